@@ -49,6 +49,11 @@ func (p *Program) decode(f *function) error {
 			return err
 		}
 	}
+	for k := range f.code {
+		if i := f.code[k].site.Instr; i.Op == "ld" && i.Has("volatile") {
+			f.code[k].site.Decides = f.decides(k)
+		}
+	}
 	// A body that ends without ret or exit returns.
 	f.code = append(f.code, inst{exec: execRet, pc: int32(len(f.code)), index: int32(len(p.sites)), site: &Site{
 		Func: f.Name, Index: len(p.sites), Pos: f.Body.Pos, Opcode: "ret", Instr: &ptx.Instr{Op: "ret"},
@@ -56,6 +61,33 @@ func (p *Program) decode(f *function) error {
 	p.sites = append(p.sites, f.code[len(f.code)-1].site)
 	d.orderBlocks()
 	return nil
+}
+
+// decides reports whether the branch after instruction k may depend on a result of the instruction:
+// through registers, or through a variable of the thread, as in code without optimisation.
+func (f *function) decides(k int) bool {
+	depends := map[*ptx.Symbol]bool{}
+	for _, r := range f.code[k].writes {
+		depends[r.sym] = true
+	}
+	for n := range f.code[k+1:] {
+		in := &f.code[k+1+n]
+		i := in.site.Instr
+		reads := i.Guard != nil && depends[i.Guard.Pred.Sym]
+		if i.Op == "bra" && i.Guard != nil || i.Op == "ret" || i.Op == "exit" {
+			return reads
+		}
+		for _, r := range in.reads {
+			reads = reads || depends[r.sym]
+		}
+		if reads && i.Op == "st" && !i.Has("volatile") {
+			return true
+		}
+		for _, r := range in.writes {
+			depends[r.sym] = reads
+		}
+	}
+	return false
 }
 
 // layOut assigns offsets to the function's parameters and registers. Calls need them before the

@@ -75,6 +75,9 @@ type Site struct {
 	Source ptx.Pos // position given by the preceding .loc; zero if there is none
 	Opcode string  // with modifiers: "ld.global.f32"
 	Instr  *ptx.Instr
+	// Decides is set for a volatile load if the next branch depends on its value, as in a loop that
+	// polls.
+	Decides bool
 }
 
 // Origin identifies the lanes of a warp that executed an instruction.

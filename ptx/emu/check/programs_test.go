@@ -173,6 +173,13 @@ func TestSmallPrograms(t *testing.T) {
 			"bar.warp.sync 0xffffffff; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
 		{"exchange after shfl", writeOwn + "shfl.sync.bfly.b32 %r5, %t, 1, 31, -1; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, " +
 			"[%r2];", 1, 32, "race", "", nil},
+		{"volatile exchange in a warp", "st.volatile.shared.u32 [%r1], %t; xor.b32 %r2, %r1, 4; " +
+			"ld.volatile.shared.u32 %r4, [%r2];", 1, 32, "race", "__syncwarp()", nil},
+		{"volatile exchange after bar.warp.sync", "st.volatile.shared.u32 [%r1], %t; bar.warp.sync 0xffffffff; " +
+			"xor.b32 %r2, %r1, 4; ld.volatile.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
+		{"volatile flag in a warp", "st.volatile.shared.u32 [%r1], 0; bar.warp.sync 0xffffffff; " +
+			"setp.eq.u32 %q0, %t, 0; @%q0 st.volatile.shared.u32 [s], 1; " +
+			"poll: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %q1, %r4, 0; @%q1 bra poll;", 1, 32, "", "", nil},
 		{"same value from all lanes", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
 		{"different values from all lanes", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
 		{"same value from all warps", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},

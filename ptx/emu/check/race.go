@@ -301,7 +301,7 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 	}
 	for _, p := range earlier {
 		switch {
-		case p < r.cur.from || p&e&strong != 0:
+		case p < r.cur.from || p&e&strong != 0 && !r.lockstep(p, e, writes):
 		case r.cur.space == ptx.Tensor && r.inOrder(p, e):
 		case !r.before(p, by):
 			if f := r.repeated; f != nil && (p^r.repeatedBy)&raceMask == 0 && writes == r.repeatedWrites {
@@ -315,6 +315,21 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 			r.reportProxyRace(p, e, off)
 		}
 	}
+}
+
+// lockstep reports whether e and an earlier access p rely on the lanes of a warp running in
+// lockstep: volatile accesses to shared memory, of which one is a load whose value is no condition.
+// Two volatile accesses are no data race, but nothing orders them.
+func (r *raceDetector) lockstep(p, e epoch, pWrites bool) bool {
+	if r.cur.space != ptx.Shared || pWrites == r.cur.write || !sameWarp(p, e) {
+		return false
+	}
+	load, store := r.site(p.site()), r.site(e.site())
+	if pWrites {
+		load, store = store, load
+	}
+	return load.Instr != nil && store.Instr != nil && load.Instr.Has("volatile") && store.Instr.Has("volatile") &&
+		!load.Decides
 }
 
 // checkLanes checks a store whose lanes overlap in memory. It returns the mask of the lanes to
