@@ -8,8 +8,8 @@
 // docs.nvidia.com/cuda/parallel-thread-execution). Section names in comments are anchors in that
 // manual.
 //
-// Unsupported features of PTX are textures and surfaces and video instructions. Instructions that
-// use such a feature parse, and Verify reports them by name, with an error that wraps
+// Unsupported features of PTX are textures, surfaces and scalar video instructions. Instructions
+// that use such a feature parse, and Verify reports them by name, with an error that wraps
 // [ErrUnsupported]. docs/emulator.md lists them.
 package ptx
 

@@ -161,11 +161,10 @@ func globalOnly(mod string) bool {
 var unsupportedOps = func() map[string]string {
 	m := map[string]string{}
 	for feature, ops := range map[string]string{
-		"textures": "tex tld4 txq",
-		"surfaces": "suld sust sured suq istypep",
-		"multimem": "multimem",
-		"video instructions": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 " +
-			"vset2 vadd4 vsub4 vavrg4 vmin4 vmax4 vset4",
+		"textures":                  "tex tld4 txq",
+		"surfaces":                  "suld sust sured suq istypep",
+		"multimem":                  "multimem",
+		"scalar video instructions": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset",
 	} {
 		for _, op := range strings.Fields(ops) {
 			m[op] = feature

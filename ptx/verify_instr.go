@@ -170,7 +170,7 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 	case *Imm:
 		if o.Dst {
 			v.bad("operand %s is %s, want a register to write", o.Name, a.text())
-		} else if v.instr.Op == "vabsdiff4" {
+		} else if slices.Contains(simdVideoOps, v.instr.Op) {
 			v.bad("operand %s is %s, want a register", o.Name, a.text())
 		} else if msg := immediateFits(a, want); msg != "" {
 			v.bad("operand %s: %s", o.Name, msg)
@@ -196,7 +196,7 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 
 func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec int) {
 	member := 0
-	if n.Member != "" && v.instr.Op == "vabsdiff4" {
+	if n.Member != "" && slices.Contains(simdVideoOps, v.instr.Op) {
 		v.fail(v.instr.Pos, ErrUnsupported, "%s: the selector .%s of %s is not supported", v.instr.Mnemonic(), n.Member,
 			n.Name)
 		return

@@ -19,7 +19,7 @@ func init() {
 		"popc": byType(popcBits), "clz": byType(clzBits), "brev": byType(brevBits), "bfe": byType(bfeBits),
 		"bfi":   byType(bfiBits),
 		"bfind": decodeBfind, "fns": decodeFns, "szext": decodeSzext, "bmsk": decodeBmsk,
-		"dp4a": decodeDp4a, "dp2a": decodeDp2a, "prmt": decodePrmt, "vabsdiff4": decodeVabsdiff4,
+		"dp4a": decodeDp4a, "dp2a": decodeDp2a, "prmt": decodePrmt,
 		// float.go, approx.go
 		"fma": unary(fmaFloat), "div": decodeDiv, "rcp": decodeRcp, "sqrt": decodeSqrt, "rsqrt": decodeRsqrt,
 		"sin": unary(sinFloat), "cos": unary(cosFloat), "lg2": unary(lg2Float), "ex2": unary(ex2Float),
@@ -51,6 +51,9 @@ func init() {
 		"movmatrix": decodeMovmatrix,
 		// tensormem.go, tensormove.go, tensorcopy.go, tensorpipe.go, tensorproduct.go
 		"tcgen05": decodeTensor,
+	}
+	for op := range videoOps {
+		registry[op+"2"], registry[op+"4"] = decodeVideo, decodeVideo
 	}
 }
 

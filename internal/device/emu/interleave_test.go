@@ -11,8 +11,8 @@ import (
 	"tilework/ptx"
 )
 
-// interleaveReadings lists what the strides of a tensor of channels, width, height and images could
-// mean if slices of channels are interleaved: the bytes between pixels, rows, slices and images.
+// interleaveReadings lists possible meanings of the strides of a tensor of channels, width, height
+// and images if slices of channels are interleaved: bytes between pixels, rows, slices and images.
 // The manuals do not say it. slice is the bytes of a slice.
 var interleaveReadings = map[string]func(strides []int, slice, height int) (pixel, row, slices, image int){
 	"rows, slices, images": func(s []int, slice, _ int) (int, int, int, int) { return slice, s[0], s[1], s[2] },

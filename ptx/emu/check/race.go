@@ -318,7 +318,7 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 }
 
 // lockstep reports whether e and an earlier access p rely on the lanes of a warp running in
-// lockstep: volatile accesses to shared memory, of which one is a load whose value is no condition.
+// lockstep: a volatile store to shared memory and a volatile load whose value is no condition.
 // Two volatile accesses are no data race, but nothing orders them.
 func (r *raceDetector) lockstep(p, e epoch, pWrites bool) bool {
 	if r.cur.space != ptx.Shared || pWrites == r.cur.write || !sameWarp(p, e) {
