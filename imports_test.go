@@ -10,7 +10,7 @@ import (
 // layers lists the packages from the bottom up. A package may import only packages of the groups
 // before its own. An unlisted package fails the test, so that new packages are placed deliberately.
 var layers = [][]string{
-	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint",
+	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
 		"internal/testkit/testrand"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
 	{"internal/testkit", "internal/testkit/browser", "internal/split", "internal/host", "internal/cache", "internal/ref",

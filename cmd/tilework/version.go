@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework/internal/bench"
+	"tilework/internal/release"
 )
 
 func versionCommand() *cobra.Command {
@@ -84,7 +85,7 @@ func writeSBOM(w io.Writer) error {
 	if !ok {
 		return errors.New("version --sbom: the program has no build information, want a build with module support")
 	}
-	subject := componentOf("application", info.Main.Path, "v"+bench.Version)
+	subject := componentOf("application", info.Main.Path, "v"+release.Version)
 	for _, s := range info.Settings { // with the modules, they determine the program's bytes
 		if s.Value != "" {
 			subject.Properties = append(subject.Properties, billProperty{"go:build:" + s.Key, s.Value})

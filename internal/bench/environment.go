@@ -13,10 +13,8 @@ import (
 	"unicode"
 
 	"tilework/internal/host"
+	"tilework/internal/release"
 )
-
-// Version is the version of tilework: the newest one in CHANGELOG.md.
-const Version = "0.1.0"
 
 // Environment describes the machine and software of a measurement. It does not contain the host's
 // name.
@@ -52,7 +50,7 @@ func Host() Environment {
 		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.CPUName(), CPUClock: host.Clock(), Features: host.Features(),
 		Cores: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Cache: host.LastLevelCache(), Memory: host.PhysicalMemory(),
-		Go: runtime.Version(), Version: Version, Command: commandLine(os.Args),
+		Go: runtime.Version(), Version: release.Version, Command: commandLine(os.Args),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
