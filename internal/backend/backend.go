@@ -4,8 +4,8 @@
 //
 // Abilities that only some backends have are optional interfaces: [Packer], [ReusablePlan],
 // [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [GroupRunner],
-// [EpilogueApplier], [TimePredictor], [Explainer] and [Tunable]. Dispatch checks for each in one
-// place.
+// [EpilogueApplier], [Divisible], [TimePredictor], [Explainer] and [Tunable]. Dispatch checks for
+// each in one place.
 package backend
 
 import (
@@ -160,6 +160,20 @@ type GroupRunner interface {
 type EpilogueApplier interface {
 	// Finish computes C from α·op(A)·op(B) + β·C, which sums holds in ScaleType without padding.
 	Finish(sums []byte, b gemm.Buffers)
+}
+
+// Divisible is a Plan whose product can be computed in parts, each with the bits that it has in the
+// whole.
+type Divisible interface {
+	// Order describes the order of the sums. Plans of equal products with equal orders compute equal
+	// bits, also on other machines. It is empty if parts would have other bits.
+	Order() string
+	// Choice returns the kernel, with the tile on a GPU. Choices may depend on measurements of the
+	// process, and another process that plans with this one has the same order on an equal device.
+	Choice() Choice
+	// Part returns the plan of p, the part of the product whose C begins at (row, col); see
+	// [gemm.Problem.Part]. Order must not be empty.
+	Part(p *gemm.Problem, row, col int) (Plan, error)
 }
 
 // TimePredictor is a Plan whose time is predicted.

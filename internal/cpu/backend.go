@@ -25,6 +25,7 @@ var (
 	_ backend.ProgressReporter = (*Plan)(nil)
 	_ backend.SerialRunner     = (*Plan)(nil)
 	_ backend.EpilogueApplier  = (*Plan)(nil)
+	_ backend.Divisible        = (*Plan)(nil)
 	_ backend.TimePredictor    = (*Plan)(nil)
 )
 

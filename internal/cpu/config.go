@@ -194,6 +194,8 @@ func Blockings(p *gemm.Problem, route backend.Choice) []backend.Choice {
 // tiles describes a [microKernel] of any type.
 type tiles interface {
 	rows() int
+	depth() int // KC
+	edgeColumns(p *gemm.Problem) int
 	method(p *gemm.Problem) method             // the fastest by prediction
 	methods(p *gemm.Problem) []method          // all that can compute p
 	predict(p *gemm.Problem, w method) float64 // nanoseconds on one thread, or 0
@@ -210,7 +212,8 @@ func (k *Kernel) tiles(sums dtype.Type) tiles {
 	return k.i32
 }
 
-func (mk *microKernel[T]) rows() int { return mk.MR }
+func (mk *microKernel[T]) rows() int  { return mk.MR }
+func (mk *microKernel[T]) depth() int { return mk.kc }
 
 // threadCounts lists the numbers of threads to try for p: one for a small product, all for a large
 // one, otherwise all and the powers of two below.

@@ -94,7 +94,9 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.rsa, d.csa = 1, p.A().LD
 	}
 	d.columns = usesColumns(p, w)
-	d.transB, d.edgeCols = p.B().Trans, mk.edgeColumns(p)
+	if d.transB = p.B().Trans; pl.whole == nil { // otherwise the whole has none
+		d.edgeCols = mk.edgeColumns(p)
+	}
 	d.packCols = mk.NR
 	if w.algorithm == algoRows {
 		d.packCols = p.N

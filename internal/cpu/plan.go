@@ -21,6 +21,7 @@ type Plan struct {
 	Threads int
 
 	packed   *Packed
+	whole    *gemm.Problem // the product that contains Problem, or nil
 	onTile   func(i, j, rows, cols int)
 	method   method
 	named    bool   // whether the caller requested the kernel by name
@@ -237,11 +238,11 @@ func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 // runGated first computes the up projection into memory of its own. The epilogue of the gate
 // projection then multiplies by it while the tile of C is still in the cache.
 func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
-	other := pl.Problem.Other()
-	var first Plan
-	if err := first.decideFor(pl.Kernel, &other, &backend.Options{Threads: pl.Threads}); err != nil {
+	first, err := pl.up()
+	if err != nil {
 		return err
 	}
+	other := first.Problem
 	first.progress = halfProgress(pl.progress, 0)
 	sums := dtype.Bytes(make([]float64, (other.C().Bytes()+7)/8))
 	if err := first.multiply(ctx, &gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.Up], gemm.C: sums}); err != nil {

@@ -61,6 +61,9 @@ type Plan struct {
 	serial bool // whether to run on one goroutine, as part of a batch
 	took   time.Duration
 	report *Report
+
+	whole *Plan // the plan that this is a part of, or nil
+	area  gemm.Area
 }
 
 // Device returns the chosen device, which is never auto.

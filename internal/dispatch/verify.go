@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -31,13 +32,13 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 		return fmt.Errorf("%w: verifying a product with %v, which only the GPU computes", gemm.ErrUnsupported, f)
 	}
 	all := b
-	sums, took, err := pl.sumsChecked(ctx, &pl.Problem, b)
+	sums, took, err := pl.sumsChecked(ctx, false, b)
 	if err != nil {
 		return err
 	}
 	if p.Epilogue.Gated {
-		report, other := pl.report, p.Other()
-		up, more, err := pl.sumsChecked(ctx, &other, gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.Up]})
+		report := pl.report
+		up, more, err := pl.sumsChecked(ctx, true, gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.Up]})
 		if err != nil {
 			return err
 		}
@@ -92,15 +93,17 @@ func (pl *Plan) checksDirectly() bool {
 	return p.M == 0 || p.N == 0 || pl.Tile == nil && verify.Direct(p)
 }
 
-// sumsChecked computes p without its epilogue, with the plan's device and kernel, and checks it. It
-// returns the result in ScaleType and the time that the product took.
-func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers) (sums []byte, took time.Duration,
-	err error) {
+// sumsChecked computes the product, or with up the other one of a gated product, without its
+// epilogue, with the plan's device and kernel, and checks it. It returns the result in ScaleType
+// and the time that the product took.
+func (pl *Plan) sumsChecked(ctx context.Context, up bool, b gemm.Buffers) (sums []byte, took time.Duration, err error) {
+	p := &pl.Problem
+	if up {
+		other := p.Other()
+		p = &other
+	}
 	linear, lb := verify.Linear(p, b)
-	request := pl.Request
-	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel(),
-		pl.Device()
-	inner, err := New(request)
+	inner, err := pl.planSums(up)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -108,6 +111,27 @@ func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers
 		p.Convert(lb[gemm.C], b[gemm.C])
 	}
 	return lb[gemm.C], inner.took, err
+}
+
+// planSums plans the product of sumsChecked: for a part, as a part of the sums of the whole.
+func (pl *Plan) planSums(up bool) (*Plan, error) {
+	of := cmp.Or(pl.whole, pl)
+	request := pl.Request
+	request.Problem = of.Problem
+	if up {
+		request.Problem = of.Problem.Other()
+	}
+	request.Problem = verify.LinearProblem(&request.Problem)
+	request.Verify, request.Tile, request.Kernel, request.Device = false, nil, pl.Kernel(), pl.Device()
+	if pl.whole == nil {
+		return New(request)
+	}
+	request.Choice = nil // of this process alone, or of another one
+	inner, err := New(request)
+	if err != nil {
+		return nil, err
+	}
+	return inner.Part(pl.area)
 }
 
 // runChecked calls run, which computes p, and checks the result.

@@ -27,6 +27,7 @@ var (
 	_ backend.BatchRunner = (*plan)(nil)
 	_ backend.GroupRunner = (*plan)(nil)
 	_ backend.Explainer   = (*plan)(nil)
+	_ backend.Divisible   = (*plan)(nil)
 )
 
 // Kernels implements [backend.Backend].
@@ -209,4 +210,17 @@ func (pl *plan) Reasoning() (count int, text string) {
 		return 0, ""
 	}
 	return len(all), choose.Reasoning(all)
+}
+
+// Order implements [backend.Divisible].
+func (pl *plan) Order() string { return pl.host.Order() }
+
+// Choice implements [backend.Divisible].
+func (pl *plan) Choice() backend.Choice {
+	return backend.Choice{Kernel: pl.host.Kernel.Name, Tile: pl.host.Config.Tile.String()}
+}
+
+// Part implements [backend.Divisible].
+func (pl *plan) Part(p *gemm.Problem, row, col int) (backend.Plan, error) {
+	return &plan{pl.on, pl.host.PartOf(p, row, col), p}, nil
 }

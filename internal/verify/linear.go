@@ -16,12 +16,7 @@ func Direct(p *gemm.Problem) bool {
 // with the values of the old C. If p converts integer sums, Linear returns the product of these
 // sums, whose check is exact.
 func Linear(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers) {
-	linear := *p
-	linear.Epilogue, linear.Layouts[gemm.Up], linear.Layouts[gemm.Residual] = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
-	linear.Layouts[gemm.C] = gemm.Dense(p.ScaleType(), p.M, p.N)
-	if p.Converts() {
-		linear = p.Sums()
-	}
+	linear := LinearProblem(p)
 	lb := gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.B], gemm.C: make([]byte, linear.C().Bytes())}
 	lb[gemm.ScaleA], lb[gemm.ScaleB] = b[gemm.ScaleA], b[gemm.ScaleB]
 	if linear.Beta != 0 {
@@ -32,4 +27,15 @@ func Linear(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers) {
 		}
 	}
 	return linear, lb
+}
+
+// LinearProblem returns the problem of [Linear].
+func LinearProblem(p *gemm.Problem) gemm.Problem {
+	if p.Converts() {
+		return p.Sums()
+	}
+	linear := *p
+	linear.Epilogue, linear.Layouts[gemm.Up], linear.Layouts[gemm.Residual] = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
+	linear.Layouts[gemm.C] = gemm.Dense(p.ScaleType(), p.M, p.N)
+	return linear
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,23 +92,40 @@ func largeCases(t *testing.T, rng *rand.Rand) []largeCase {
 		}},
 	}
 	for i := range cases {
-		p, err := cases[i].p()
-		if err != nil {
-			t.Fatalf("%s: %v", cases[i].name, err)
-		}
-		for o := range gemm.Operands {
-			l := p.Layout(o)
-			if !p.Uses(o) {
-				continue
-			}
-			m := make([]byte, l.Bytes())
-			for j := range l.Type.Elements(len(m)) {
-				l.Type.Set(m, j, rng.Float64()*4-2)
-			}
-			cases[i].buffers[o] = m
-		}
+		cases[i].fill(t, rng)
 	}
 	return cases
+}
+
+// fill sets the buffers of the case to random numbers.
+func (c *largeCase) fill(t *testing.T, rng *rand.Rand) {
+	t.Helper()
+	p, err := c.p()
+	if err != nil {
+		t.Fatalf("%s: %v", c.name, err)
+	}
+	for o := range gemm.Operands {
+		l := p.Layout(o)
+		if !p.Uses(o) {
+			continue
+		}
+		m := make([]byte, l.Bytes())
+		for j := range l.Type.Elements(len(m)) {
+			l.Type.Set(m, j, rng.Float64()*4-2)
+		}
+		c.buffers[o] = m
+	}
+}
+
+// plan plans p, the product of the case.
+func (c *largeCase) plan(t *testing.T, b *Backend, p *gemm.Problem) *Plan {
+	t.Helper()
+	kernel, tile, _ := strings.Cut(c.kernel, ":")
+	pl, err := b.Plan(p, exec.Options{Kernel: kernel, Shape: tile})
+	if err != nil {
+		t.Fatalf("%s: %v", c.name, err)
+	}
+	return pl
 }
 
 // run computes the case on a device with a limit of its memory, and returns the plan and C.
@@ -123,14 +141,7 @@ func (c *largeCase) run(t *testing.T, d device.Device, limit int) (*Plan, []byte
 			t.Error(err)
 		}
 	}()
-	opt := exec.Options{Kernel: c.kernel}
-	if i := bytes.IndexByte([]byte(c.kernel), ':'); i > 0 {
-		opt.Kernel, opt.Shape = c.kernel[:i], c.kernel[i+1:]
-	}
-	pl, err := b.Plan(&p, opt)
-	if err != nil {
-		t.Fatalf("%s: %v", c.name, err)
-	}
+	pl := c.plan(t, b, &p)
 	pl.Limit = limit
 	got, err := computed(t.Context(), pl, c.buffers)
 	return pl, got, err

@@ -1,0 +1,53 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"tilework/internal/backend"
+	"tilework/internal/gemm"
+)
+
+// Order describes the order of the sums. Plans of equal products with equal
+// orders compute equal bits, also on other machines, as a whole and in parts. It is empty if parts
+// would have other bits than the whole.
+func (pl *Plan) Order() string {
+	if plan, ok := pl.plan.(backend.Divisible); ok {
+		return plan.Order()
+	}
+	return ""
+}
+
+// Choice returns the choice of the kernel, for the plan of an equal product in another process.
+func (pl *Plan) Choice() backend.Choice {
+	c := pl.options.Choice
+	if plan, ok := pl.plan.(backend.Divisible); ok {
+		config := c.Config
+		c = plan.Choice()
+		c.Config = config
+	}
+	return c
+}
+
+// Part returns the plan of an area of C, with the bits of the whole. Its problem is
+// [gemm.Problem.Part]. The error is ErrShape, or ErrUnsupported if Order is empty and the area is
+// not all of C.
+func (pl *Plan) Part(a gemm.Area) (*Plan, error) {
+	part := &Plan{Request: pl.Request, on: pl.on, options: pl.options, reason: pl.reason, decision: pl.decision,
+		place: pl.place, whole: pl, area: a}
+	var err error
+	if part.Problem, _, err = pl.Problem.Part(a, &gemm.Buffers{}); err != nil {
+		return nil, err
+	}
+	switch {
+	case part.Problem == pl.Problem:
+		part.whole, part.plan = nil, pl.plan
+		return part, nil
+	case pl.Order() == "":
+		return nil, fmt.Errorf("%w: a part of %v with kernel %s, %s: it would have other bits than the whole",
+			gemm.ErrUnsupported, &pl.Problem, pl.Kernel(), pl.Detail())
+	}
+	if part.plan, err = pl.plan.(backend.Divisible).Part(&part.Problem, a.Row, a.Col); err != nil {
+		return nil, err
+	}
+	return part, part.setCallbacks(part.plan, part.on)
+}
