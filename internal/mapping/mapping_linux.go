@@ -14,16 +14,24 @@ func Read(f *os.File, offset int64, n int) (data []byte, unmap func() error, err
 	return mapped(f, offset-int64(before), before, n, unix.PROT_READ)
 }
 
-// Write sets the size of a file, reserves the space for it on the disk, and maps all of it for
-// writing. Without space on the disk the error is that of the operating system. Where the file
-// system cannot reserve space, it is [errors.ErrUnsupported].
-func Write(f *os.File, size int) (data []byte, unmap func() error, err error) {
+// Reserve sets the size of a file and reserves the space for it on the disk. Without space on the
+// disk the error is that of the operating system. Where the file system cannot reserve space, it is
+// [errors.ErrUnsupported].
+func Reserve(f *os.File, size int) error {
 	switch err := unix.Fallocate(int(f.Fd()), 0, 0, int64(size)); err {
 	case nil:
+		return nil
 	case unix.EOPNOTSUPP, unix.ENOSYS:
-		return nil, nil, unix.ENOTSUP
+		return unix.ENOTSUP
 	default:
-		return nil, nil, &os.PathError{Op: "reserve space for", Path: f.Name(), Err: err}
+		return &os.PathError{Op: "reserve space for", Path: f.Name(), Err: err}
+	}
+}
+
+// Write reserves the space for a file as Reserve does, and maps all of it for writing.
+func Write(f *os.File, size int) (data []byte, unmap func() error, err error) {
+	if err := Reserve(f, size); err != nil {
+		return nil, nil, err
 	}
 	return mapped(f, 0, 0, size, unix.PROT_READ|unix.PROT_WRITE)
 }

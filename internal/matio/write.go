@@ -200,7 +200,10 @@ type output struct {
 
 // newOutput creates the temporary file with the permissions of an existing target, or with 0644
 // less the umask.
-func newOutput(path string, replace bool) (*output, error) {
+func newOutput(path string, replace bool) (*output, error) { return namedOutput(path, "", replace) }
+
+// namedOutput does the same with a name for the temporary file, or a random one for "".
+func namedOutput(path, name string, replace bool) (*output, error) {
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
@@ -227,10 +230,12 @@ func newOutput(path string, replace bool) (*output, error) {
 	if _, err := os.Stat(folder); err != nil {
 		return nil, err
 	}
-	for {
-		name := filepath.Join(folder, fmt.Sprintf(".tilework-%016x.tmp", rand.Uint64()))
-		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-		if errors.Is(err, fs.ErrExist) {
+	for random := name == ""; ; {
+		if random {
+			name = temporaryName(fmt.Sprintf("%016x", rand.Uint64()))
+		}
+		file, err := os.OpenFile(filepath.Join(folder, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if random && errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err != nil {
@@ -248,6 +253,9 @@ func newOutput(path string, replace bool) (*output, error) {
 		return out, nil
 	}
 }
+
+// temporaryName returns the name of a temporary file.
+func temporaryName(id string) string { return ".tilework-" + id + ".tmp" }
 
 // resolve follows symbolic links in the last element of path. The resulting file need not exist.
 func resolve(path string) (string, error) {

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package matio
+
+import "os"
+
+// keepBytesApart does nothing.
+func keepBytesApart(*os.File, int64) {}
