@@ -49,6 +49,11 @@
 // ([WithGroups]). [DeviceMatrix.Close] frees memory after the products that use it. The error of a
 // product that fails later is returned by the next download or [Device.Sync].
 //
+// # Several processes
+//
+// Package tilework/ranks joins processes, on one or several hosts, to a group for programs that
+// divide their products.
+//
 // # Epilogue
 //
 // Options change each element before the result is rounded and written. They apply in the order

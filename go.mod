@@ -3,6 +3,7 @@ module tilework
 go 1.26.0
 
 require (
+	github.com/goccy/go-yaml v1.19.2
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

@@ -91,9 +91,13 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
+// asProcesses makes commands start this test binary as the command, on the platforms where it can.
+var asProcesses = func(*testing.T) {}
+
 // TestExamplesRun runs the mul, files and emulate commands of README.md in a copy of the
 // repository's root, and those of the help texts in a copy of examples/data.
 func TestExamplesRun(t *testing.T) {
+	asProcesses(t)
 	data, err := filepath.Abs("../../examples/data")
 	if err != nil {
 		t.Fatal(err)

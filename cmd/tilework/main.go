@@ -1,9 +1,9 @@
 // Command tilework multiplies matrices stored in files, and measures, checks and explains
 // the kernels that do it. `tilework --help` lists the commands.
 //
-// Results go to standard output, progress and messages to standard error. The exit code is
-// 0 on success, 1 if a check failed, 2 for wrong usage, bad input or an output that cannot
-// be written, 3 if the requested device does not exist, and 130 after an interruption.
+// Results go to standard output, progress and messages to standard error. The exit code is 0 on
+// success, 1 if a check or another rank failed, 2 for wrong usage, bad input or an output that
+// cannot be written, 3 if the requested device does not exist, and 130 after an interruption.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/table"
+	"tilework/ranks"
 )
 
 func main() {
@@ -45,6 +46,9 @@ var errCheck = errors.New("check failed")
 
 const exitInterrupted = 130 // 128 + SIGINT, the convention of shells
 
+// exitCodes lists the exit codes of commands that have not crashed.
+var exitCodes = []int{0, 1, 2, 3, exitInterrupted}
+
 // exitCode returns the exit code for err, as listed in the package documentation.
 func exitCode(err error) int {
 	switch {
@@ -56,6 +60,8 @@ func exitCode(err error) int {
 		return 3
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.Is(err, ranks.ErrRank), errors.Is(err, ranks.ErrDisagree), errors.Is(err, ranks.ErrSecret):
+		return 1
 	}
 	return 2
 }

@@ -38,6 +38,7 @@ type mulFlags struct {
 	within                         string
 	format                         string
 	files                          inputFlags
+	ranks                          ranksFlags
 }
 
 func mulCommand() *cobra.Command {
@@ -70,6 +71,10 @@ with --allow-overflow. Conversion to an integer type accepts only whole numbers 
 The types that C can have (--out-dtype), the default first:
 ` + resultTypes() + `
 
+With --ranks several processes compute one product, each a part of C on its own device, and write it
+to an .npy or .safetensors file on a file system that they share. The file has the bytes of that of
+one process. A failed process ends all. docs/ranks.md has the commands for launchers.
+
 The order and precision of the sums depend on the kernel:
 
 ` + sumsText() + `
@@ -80,6 +85,7 @@ TILEWORK_CACHE is "off".`,
 		Example: `  tilework mul a.npy b.npy -o c.npy
   tilework mul a.npy b.npy -o c.npy --force --verify --verbose
   tilework mul a.npy b.npy -o c.npy --force --row-invariant --device emu --verbose
+  tilework mul a.npy b.npy -o c.npy --force --ranks 2
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --bias model.safetensors::bias --activation gelu
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --alpha 2 --beta 0.5 --c y0.csv
   tilework mul x.csv model.safetensors::gate -o h.npy --dtype float32 --transpose-b --activation silu --up model.safetensors::up
@@ -96,6 +102,9 @@ TILEWORK_CACHE is "off".`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f.files.stdin, f.files.stderr = c.InOrStdin(), c.ErrOrStderr()
+			if f.ranks.given() {
+				return f.runRanks(c.Context(), c, args)
+			}
 			return f.run(c.Context(), args[0], args[1], c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -133,6 +142,7 @@ TILEWORK_CACHE is "off".`,
 		"like --verify, but with this limit on the errors that the check could miss, in percent of a row's norm: 5%")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"print the chosen device and kernel with the reason, and the time of each step")
+	f.ranks.declare(c)
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "device", "auto", "cpu", "gpu", "emu")
 	complete(c, "kernel", kernelNames()...)
@@ -227,6 +237,7 @@ type mulResult struct {
 	Device  string  `json:"device"`
 	Kernel  string  `json:"kernel"`
 	Threads int     `json:"threads"`
+	Ranks   int     `json:"ranks,omitempty"` // the number of processes, if several were requested
 	Detail  string  `json:"detail"`
 	Why     string  `json:"why"`
 	Read    float64 `json:"read_seconds"`
@@ -248,6 +259,9 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
+	if err := dispatch.CheckDevice(request.Device); err != nil {
+		return err
+	}
 	if err := f.files.parse(f.inputs(fileA, fileB)); err != nil {
 		return err
 	}
@@ -260,16 +274,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return fmt.Errorf("-o: %w", err)
 	}
 	start := time.Now()
-	a, b, err := f.readOperands(ctx, fileA, fileB)
+	problem, buffers, err := f.load(ctx, fileA, fileB, epilogue)
 	if err != nil {
-		return err
-	}
-	problem, err := f.problem(a.Layout, b.Layout, epilogue, fileA+" and "+fileB)
-	if err != nil {
-		return err
-	}
-	buffers := gemm.Buffers{gemm.A: a.Data, gemm.B: b.Data}
-	if err := f.epilogue.read(ctx, &f.files, &problem, &buffers, f.transB); err != nil {
 		return err
 	}
 	request.Problem, request.Timed = problem, true
@@ -291,8 +297,14 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	defer result.Discard()
 	buffers[gemm.C] = result.Data
-	if err := f.readC0(ctx, &problem, buffers[gemm.C]); err != nil {
+	c0, err := f.readC0(ctx, &problem)
+	if err != nil {
 		return err
+	}
+	if c0 != nil {
+		if err := fillC(&problem, result.Data, c0, gemm.Area{Rows: problem.M, Cols: problem.N}); err != nil {
+			return err
+		}
 	}
 	read := time.Since(start)
 	if f.verbose {
@@ -322,16 +334,35 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if matio.IsStd(f.out) {
 		stdout = stderr // standard output has the matrix
 	}
-	return f.report(stdout, stderr, mulResult{
-		M: problem.M, N: problem.N, K: problem.K,
-		In: a.Type.String(), Out: c.Type.String(),
+	r := resultOf(plan, plan.Took())
+	r.Read, r.Compile, r.Write = read.Seconds(), plan.CompileTime().Seconds(), time.Since(start).Seconds()
+	r.File, r.Verified = f.out, plan.Verified()
+	return f.report(stdout, stderr, r)
+}
+
+// resultOf describes a product that took a time.
+func resultOf(plan *dispatch.Plan, took time.Duration) mulResult {
+	p := &plan.Problem
+	return mulResult{
+		M: p.M, N: p.N, K: p.K, In: p.In().String(), Out: p.Out().String(),
 		Device: plan.Device().String(), Kernel: plan.Kernel(), Threads: plan.Threads(),
 		Detail: plan.Detail(), Why: plan.Why(),
-		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(),
-		Write:  time.Since(start).Seconds(),
-		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
-		File:   f.out, Verified: plan.Verified(),
-	})
+		Compute: took.Seconds(), GFLOPS: p.Flops() / took.Seconds() / 1e9,
+	}
+}
+
+// load reads the operands of the product that the flags describe.
+func (f *mulFlags) load(ctx context.Context, fileA, fileB string, e gemm.Epilogue) (p gemm.Problem, b gemm.Buffers,
+	err error) {
+	ma, mb, err := f.readOperands(ctx, fileA, fileB)
+	if err != nil {
+		return p, b, err
+	}
+	if p, err = f.problem(ma.Layout, mb.Layout, e, fileA+" and "+fileB); err != nil {
+		return p, b, err
+	}
+	b = gemm.Buffers{gemm.A: ma.Data, gemm.B: mb.Data}
+	return p, b, f.epilogue.read(ctx, &f.files, &p, &b, f.transB)
 }
 
 // parse checks the flags that need no file.
@@ -346,9 +377,6 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 		if err := checkKernel(f.kernel, r.Device); err != nil {
 			return r, e, fmt.Errorf("--kernel: %w", err)
 		}
-	}
-	if err := dispatch.CheckDevice(r.Device); err != nil {
-		return r, e, err
 	}
 	if e, err = f.epilogue.parse(); err != nil {
 		return r, e, err
@@ -484,25 +512,31 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 	return results[0], nil
 }
 
-// readC0 fills c, the result's memory, with C0.
-func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error {
+// readC0 reads C0. It returns nil without --c.
+func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, error) {
 	if f.c == "" {
-		return nil
+		return nil, nil
 	}
 	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.Out()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m.OpRows() != p.M || m.OpCols() != p.N {
-		return fmt.Errorf("%w: --c %s is %d×%d and the product is %d×%d: want the same shape",
+		return nil, fmt.Errorf("%w: --c %s is %d×%d and the product is %d×%d: want the same shape",
 			gemm.ErrShape, f.c, m.OpRows(), m.OpCols(), p.M, p.N)
 	}
-	for i := range p.M {
-		for j := range p.N {
-			p.Out().Set(c, p.C().Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
+	return m, nil
+}
+
+// fillC fills c, the memory of p's C, with an area of C0.
+func fillC(p *gemm.Problem, c []byte, c0 *matio.Matrix, a gemm.Area) error {
+	return mapping.Access(func() {
+		for i := range a.Rows {
+			for j := range a.Cols {
+				p.Out().Set(c, p.C().Index(i, j), c0.Type.At(c0.Data, c0.Index(a.Row+i, a.Col+j)))
+			}
 		}
-	}
-	return nil
+	})
 }
 
 func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
@@ -526,6 +560,9 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 	where := r.Device + ", " + r.Kernel
 	if r.Threads > 0 {
 		where += fmt.Sprintf(", %d %s", r.Threads, plural("thread", r.Threads))
+	}
+	if r.Ranks > 0 {
+		where += fmt.Sprintf(", %d %s", r.Ranks, plural("rank", r.Ranks))
 	}
 	line := fmt.Sprintf("%d×%d · %d×%d %s in %s, %.4g GFLOP/s (%s) → %s",
 		r.M, r.K, r.K, r.N, types, seconds(r.Compute), r.GFLOPS, where, r.File)

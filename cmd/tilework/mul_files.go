@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -122,6 +123,13 @@ func (f *inputFlags) close() error {
 		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// isMapped reports whether data is that of a mapped file.
+func (f *inputFlags) isMapped(data []byte) bool {
+	return len(data) > 0 && slices.ContainsFunc(f.open, func(m *matio.Matrix) bool {
+		return m.Mapped() && len(m.Data) > 0 && &m.Data[0] == &data[0]
+	})
 }
 
 // checkUnchanged returns an error if a file was written to since it was read. It may have been read

@@ -15,13 +15,6 @@ import (
 	"tilework/internal/gpu"
 )
 
-// mapFiles makes mul map files of any size during a test.
-func mapFiles(t *testing.T) {
-	before := mapFrom
-	mapFrom = 1
-	t.Cleanup(func() { mapFrom = before })
-}
-
 // TestMulMapped multiplies mapped files into mapped files, in little GPU memory. The files must
 // have the bytes of those that are read and written, with their permissions, and no other file may
 // remain.

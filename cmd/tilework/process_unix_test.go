@@ -35,7 +35,15 @@ const (
 	fileLimit   = "TILEWORK_TEST_FILE_SIZE" // if set, limits files to 10,000 bytes
 	memoryLimit = "TILEWORK_TEST_MEMORY"    // the argument of limitMemory
 	mapsFiles   = "TILEWORK_TEST_MAP"       // if set, files of any size are mapped
+	asVersion   = "TILEWORK_TEST_VERSION"   // if set, the version that ranks compare
 )
+
+// mapFiles makes mul map files of any size during a test.
+func mapFiles(t *testing.T) {
+	before := mapFrom
+	mapFrom = 1
+	t.Cleanup(func() { mapFrom = before })
+}
 
 // limitMemory limits the memory of this process on Linux, and does nothing elsewhere.
 var limitMemory = func(*testing.T, string) {}
@@ -56,6 +64,9 @@ func TestCommand(t *testing.T) {
 	}
 	if os.Getenv(mapsFiles) != "" {
 		mapFrom = 1
+	}
+	if version := os.Getenv(asVersion); version != "" {
+		rankVersion = version
 	}
 	os.Args = append([]string{"tilework"}, strings.Split(args, "\n")...)
 	main()

@@ -111,7 +111,7 @@ func (s *Shared) Write(ctx context.Context, a gemm.Area, data []byte) error {
 }
 
 // Close ends the writing of a process that opened the file. Network file systems report the errors
-// of writes here, and show other hosts what was written.
+// of writes here, and show the writes to other hosts afterwards.
 func (s *Shared) Close() error {
 	if s.out != nil || s.file == nil {
 		return nil
