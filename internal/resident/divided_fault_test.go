@@ -198,7 +198,7 @@ func TestDividedOrder(t *testing.T) {
 		}
 		return b
 	}
-	for seed := range uint64(testkit.Cases(12, 200)) {
+	for seed := range uint64(testkit.Cases(12, 60)) {
 		d, _ := openSeveral(t, emu.Options{Seed: seed * 100}, several(2+int(seed%3))...)
 		pickAny(d)
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -285,7 +285,7 @@ func TestPlans(t *testing.T) {
 	panels, divided := 0, 0
 	products := 25
 	if testkit.Full() {
-		products = 500
+		products = 100
 	}
 	for range products {
 		p := random(t, rng)
