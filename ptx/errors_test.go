@@ -105,9 +105,9 @@ func TestVerifyErrors(t *testing.T) {
 			"{%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1}, %r1, {0, 2}, %r2, {2, 3};",
 			"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0: operand part-a is 2, " +
 				"want 0 to 1", ErrInvalid},
-		{"cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f2;",
-			"cvt.rn.satfinite.e2m1x2.f32: modifier .e2m1x2 is not supported (4-bit floats): the nearest " +
-				"supported instruction is cvt.rn.satfinite.e4m3x2.f32", ErrUnsupported},
+		{"cvt.rs.satfinite.e2m1x4.f32 %h1, {%f1, %f2, %f3, %f4}, %r1;",
+			"cvt.rs.satfinite.e2m1x4.f32: modifier .rs is not supported (stochastic rounding): the nearest " +
+				"supported instruction is cvt.rn.satfinite.f16.f32", ErrUnsupported},
 		{"vabsdiff4.u32.u32.u32 %r1, %r2.b7531, %r3, %r4;",
 			"vabsdiff4.u32.u32.u32: the selector .b7531 of %r2 is not supported", ErrUnsupported},
 		{"vabsdiff4.u32.u32.u32 %r1, %r2, %r3, 0;", "vabsdiff4.u32.u32.u32: operand c is 0, want a register", ErrInvalid},

@@ -12,7 +12,7 @@ var modifierSets = map[string]string{
 	"bit16_64": "b16 b32 b64", "bit32_64": "b32 b64",
 	"half": "f16 f16x2", "bhalf": "bf16 bf16x2",
 	"narrow": "e4m3 e5m2 e3m2 e2m3 e2m1", "sparse": "sp sp::ordered_metadata",
-	"fp8": "e4m3 e5m2", "fp8x2": "e4m3x2 e5m2x2",
+	"fp8": "e4m3 e5m2", "fp8x2": "e4m3x2 e5m2x2", "smallx2": "e3m2x2 e2m3x2 e2m1x2",
 	"scalar": "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
 	"memory": "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
 
@@ -178,8 +178,7 @@ var unsupportedOps = func() map[string]string {
 func unsupportedFeature(mod string) string {
 	for _, f := range []struct{ prefix, feature string }{
 		{"sp", "sparse matrices"},
-		{"e2m1", "4-bit floats"}, {"e2m3", "6-bit floats"}, {"e3m2", "6-bit floats"},
-		{"ue8m0", "block scales"}, {"ue4m3", "block scales"},
+		{"s2f6x2", "fixed-point numbers"}, {"scaled::n2", "conversions with scales"},
 		{"im2col_no_offs", "im2col stores of TMA"}, {"im2col::w", "mode im2col::w of TMA"},
 		{"tile::gather", "gather mode of TMA"}, {"tile::scatter", "scatter mode of TMA"},
 		{"cta_group::", "pairs of blocks"}, {"rs", "stochastic rounding"},

@@ -64,21 +64,36 @@ const convertForms = `
 2.3 sm_20 cvt{.sat}.dtype=f64.atype=f16 d:dtype, a:atype
 2.3 sm_20 cvt.rnd{.ftz}{.sat}.dtype=f16.atype=f32 d:dtype, a:atype
 2.3 sm_20 cvt.rnd{.sat}.dtype=f16.atype=f64 d:dtype, a:atype
-7.0 sm_80 cvt.rnd=rn|rz.relu.dtype=f16.atype=f32 d:dtype, a:atype
-7.0 sm_80 cvt.rnd=rn|rz{.relu}.dtype=bf16.atype=f32 d:dtype, a:atype
+7.0 sm_80 cvt.rnd=rn|rz.relu.dtype=f16|bf16.atype=f32 d:dtype, a:atype
+7.0 sm_80 cvt.rnd{.ftz}.dtype=bf16.atype=f32 d:dtype, a:atype
 7.0 sm_80 cvt.rnd=rn|rz{.relu}.dtype=f16x2|bf16x2.atype=f32 d:dtype, a:atype, b:atype
-7.1 sm_80 cvt.dtype=f32.atype=bf16 d:dtype, a:atype
+8.1 sm_70 cvt.rnd=rn|rz.satfinite.dtype=f16.atype=f32 d:dtype, a:atype
+8.1 sm_80 cvt.rnd=rn|rz.satfinite.relu.dtype=f16.atype=f32 d:dtype, a:atype
+8.1 sm_80 cvt.rnd=rn|rz.satfinite{.relu}.dtype=bf16.atype=f32 d:dtype, a:atype
+8.1 sm_80 cvt.rnd=rn|rz.satfinite{.relu}.dtype=f16x2|bf16x2.atype=f32 d:dtype, a:atype, b:atype
+7.1 sm_80 cvt{.rnd}.dtype=f32.atype=bf16 d:dtype, a:atype
+7.8 sm_90 cvt{.rnd}.ftz.dtype=f32.atype=bf16 d:dtype, a:atype
 7.8 sm_90 cvt.rnd.dtype=bf16.atype=anyint d:dtype, a:atype
 7.8 sm_90 cvt.irnd.dtype=anyint.atype=bf16 d:dtype, a:atype
 7.8 sm_90 cvt.rnd.dtype=bf16.atype=f16|f64 d:dtype, a:atype
 7.8 sm_90 cvt.rnd.dtype=f16.atype=bf16 d:dtype, a:atype
-7.8 sm_90 cvt.dtype=f64.atype=bf16 d:dtype, a:atype
+7.8 sm_90 cvt{.rnd}.dtype=f64.atype=bf16 d:dtype, a:atype
 7.8 sm_90 cvt.irnd.dtype=bf16.atype=bf16 d:dtype, a:atype
 7.0 sm_80 cvt.rnd=rna.dtype=tf32.atype=f32 d:dtype, a:atype
+8.1 sm_80 cvt.rnd=rna.satfinite.dtype=tf32.atype=f32 d:dtype, a:atype
 7.8 sm_90 cvt.rnd=rn|rz{.relu}.dtype=tf32.atype=f32 d:dtype, a:atype
+8.6 sm_100 cvt.rnd=rn|rz.satfinite{.relu}.dtype=tf32.atype=f32 d:dtype, a:atype
 8.1 sm_89 cvt.rnd=rn.satfinite{.relu}.dtype=fp8x2.atype=f32 d:dtype, a:atype, b:atype
 8.1 sm_89 cvt.rnd=rn.satfinite{.relu}.dtype=fp8x2.atype=f16x2 d:dtype, a:atype
 8.1 sm_89 cvt.rnd=rn{.relu}.dtype=f16x2.atype=fp8x2 d:dtype, a:atype
+8.6 sm_100f|sm_110f|sm_120f cvt.rnd=rn.satfinite{.relu}.dtype=smallx2.atype=f32 d:dtype, a:atype, b:atype
+8.6 sm_100f|sm_110f|sm_120f cvt.rnd=rn{.relu}.dtype=f16x2.atype=smallx2 d:dtype, a:atype
+8.6 sm_100f|sm_110f|sm_120f cvt.rnd=rz|rp{.satfinite}.dtype=ue8m0x2.atype=f32 d:dtype, a:atype, b:atype
+8.6 sm_100f|sm_110f|sm_120f cvt.rnd=rz|rp{.satfinite}.dtype=ue8m0x2.atype=bf16x2 d:dtype, a:atype
+8.6 sm_100f|sm_110f|sm_120f cvt.rnd=rn.dtype=bf16x2.atype=ue8m0x2 d:dtype, a:atype
+9.1 sm_100f|sm_110f|sm_120f cvt.rnd=rn.satfinite{.relu}.dtype=smallx2.atype=f16x2|bf16x2 d:dtype, a:atype
+9.1 sm_100f|sm_110f|sm_120f cvt.rnd=rn.satfinite{.relu}.dtype=fp8x2.atype=bf16x2 d:dtype, a:atype
+9.2 sm_100f|sm_110f|sm_120f cvt.rnd=rn{.satfinite}{.relu}.dtype=bf16x2.atype=fp8x2|smallx2 d:dtype, a:atype
 # data-movement-and-conversion-instructions-cvt-pack: d = a and b, saturated and packed
 6.5 sm_72 cvt.pack.sat.dtype=u16|s16.type=s32 d:u32, a, b
 6.5 sm_72 cvt.pack.sat.dtype=u8|s8.type=s32.b32 d:u32, a:s32, b:s32, c:u32

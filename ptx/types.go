@@ -37,8 +37,12 @@ const (
 	E3M2
 	E2M3
 	E2M1
+	E3M2x2
+	E2M3x2
+	E2M1x2
 	UE8M0
 	UE4M3
+	UE8M0x2
 	F32
 	F32x2
 	F64
@@ -106,12 +110,17 @@ var types = [...]TypeInfo{
 	E3M2:   {Name: "e3m2", Bits: 6, Class: Float, Storage: B8},
 	E2M3:   {Name: "e2m3", Bits: 6, Class: Float, Storage: B8},
 	E2M1:   {Name: "e2m1", Bits: 4, Class: Float, Storage: B8},
-	UE8M0:  {Name: "ue8m0", Bits: 8, Class: Float, Storage: B8},
-	UE4M3:  {Name: "ue4m3", Bits: 8, Class: Float, Storage: B8},
-	F32:    {Name: "f32", Bits: 32, Class: Float, Storage: F32},
-	F32x2:  {Name: "f32x2", Bits: 64, Class: Float, Storage: B64},
-	F64:    {Name: "f64", Bits: 64, Class: Float, Storage: F64},
-	Pred:   {Name: "pred", Bits: 1, Class: Predicate, Storage: Pred},
+	// The 6-bit elements of a pair are in the low bits of its bytes.
+	E3M2x2:  {Name: "e3m2x2", Bits: 16, Class: Float, Storage: B16},
+	E2M3x2:  {Name: "e2m3x2", Bits: 16, Class: Float, Storage: B16},
+	E2M1x2:  {Name: "e2m1x2", Bits: 8, Class: Float, Storage: B8},
+	UE8M0:   {Name: "ue8m0", Bits: 8, Class: Float, Storage: B8},
+	UE4M3:   {Name: "ue4m3", Bits: 8, Class: Float, Storage: B8},
+	UE8M0x2: {Name: "ue8m0x2", Bits: 16, Class: Float, Storage: B16},
+	F32:     {Name: "f32", Bits: 32, Class: Float, Storage: F32},
+	F32x2:   {Name: "f32x2", Bits: 64, Class: Float, Storage: B64},
+	F64:     {Name: "f64", Bits: 64, Class: Float, Storage: F64},
+	Pred:    {Name: "pred", Bits: 1, Class: Predicate, Storage: Pred},
 
 	TexRef: {Name: "texref", Bits: 64, Class: Opaque}, SamplerRef: {Name: "samplerref", Bits: 64, Class: Opaque},
 	SurfRef: {Name: "surfref", Bits: 64, Class: Opaque},

@@ -30,7 +30,7 @@ func decodeCvt(d *decoder) execFunc {
 	switch {
 	case d.i.Has("pack"):
 		return d.cvtPack()
-	case len(d.i.Args) == 3 || packed8(d.i.Type(0)) || packed8(d.i.Type(1)):
+	case pairs[d.i.Type(0)] != ptx.NoType:
 		return d.cvtPair()
 	}
 	if n, ok := d.i.Args[1].(*ptx.Name); ok && clocks[ptx.Format(n)] > 0 {
@@ -46,7 +46,7 @@ func decodeCvt(d *decoder) execFunc {
 			return f
 		}
 	}
-	if to == ptx.TF32 && v.rnd == awayTies { // GPUs add half an ulp, even to infinities and NaNs
+	if to == ptx.TF32 && v.rnd == awayTies && !v.finite { // GPUs add half an ulp, even to infinities and NaNs
 		return op1(func(a uint32) uint32 { return (a + 1<<12) &^ (1<<13 - 1) })
 	}
 	if f := hotConversion(to, from, v); f != nil {
@@ -244,14 +244,23 @@ func decoderOf(t ptx.Type, ftz bool) func(bits uint64) float64 {
 }
 
 // encoderOf returns the function that encodes a number as floating-point type t. The number is
-// exact or rounded to odd.
+// exact or rounded to odd. Scales are rounded from the absolute value, as in
+// NVIDIA's cuda_fp8.hpp.
 func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 	format := map[ptx.Type]*format{
 		ptx.F64: nil, ptx.F32: &formatF32, ptx.F16: &formatF16, ptx.BF16: &formatBF16, ptx.TF32: &formatTF32,
+		ptx.E4M3: &formatE4M3, ptx.E5M2: &formatE5M2, ptx.E3M2: &formatE3M2, ptx.E2M3: &formatE2M3, ptx.E2M1: &formatE2M1,
+		ptx.UE8M0: &formatUE8M0,
 	}[t]
 	return func(x float64) uint64 {
+		if t == ptx.UE8M0 {
+			x = math.Abs(x)
+		}
 		if format != nil {
 			x = format.round(x, v.rnd)
+		}
+		if v.finite {
+			x = min(max(x, -format.max), format.max)
 		}
 		switch {
 		case v.ftz && t == ptx.F32:
@@ -272,6 +281,10 @@ func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 			return uint64(codecF16.encode(x))
 		case ptx.BF16:
 			return uint64(codecBF16.encode(x))
+		case ptx.UE8M0:
+			return encodeUE8M0(x)
+		case ptx.E4M3, ptx.E5M2, ptx.E3M2, ptx.E2M3, ptx.E2M1:
+			return format.encodeNarrow(x, t.Bits())
 		}
 		if x != x && t == ptx.TF32 {
 			return nan32 &^ (1<<13 - 1)
@@ -280,38 +293,40 @@ func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 	}
 }
 
-// packed8 reports whether t is a pair of 8-bit floats.
-func packed8(t ptx.Type) bool { return t == ptx.E4M3x2 || t == ptx.E5M2x2 }
+// pairs holds the types of the elements of packed types.
+var pairs = map[ptx.Type]ptx.Type{
+	ptx.F16x2: ptx.F16, ptx.BF16x2: ptx.BF16, ptx.E4M3x2: ptx.E4M3, ptx.E5M2x2: ptx.E5M2,
+	ptx.E3M2x2: ptx.E3M2, ptx.E2M3x2: ptx.E2M3, ptx.E2M1x2: ptx.E2M1, ptx.UE8M0x2: ptx.UE8M0,
+}
 
 // cvtPair decodes conversions to a pair of values in one register. The pair consists of a in the
 // upper and b in the lower half, or of the two halves of a.
 func (d *decoder) cvtPair() execFunc {
 	d.operands()
-	to, from, v := d.i.Type(0), d.i.Type(1), d.variant()
-	switch {
-	case packed8(from):
-		decode := choose(from == ptx.E4M3x2, decodeE4M3, decodeE5M2)
-		encode := encoderOf(ptx.F16, v)
-		return op1(func(a uint16) uint32 {
-			return uint32(encode(decode(uint8(a)))) | uint32(encode(decode(uint8(a>>8))))<<16
-		})
-	case packed8(to):
-		encode8 := choose(to == ptx.E4M3x2, encodeE4M3, encodeE5M2)
-		encode := func(x float64) uint16 {
-			if v.relu && x <= 0 {
-				x = 0
-			}
-			return uint16(encode8(x))
+	to, from := d.i.Type(0), d.i.Type(1)
+	encode, toHalf := encoderOf(pairs[to], d.variant()), to.Bits()/2
+	pair := func(a, b float64) uint64 { return encode(a)<<toHalf | encode(b) }
+	if from == ptx.F32 {
+		plain := func(a, b float32) uint64 { return pair(float64(a), float64(b)) }
+		switch to.Bits() {
+		case 8:
+			return op2(func(a, b float32) uint8 { return uint8(plain(a, b)) })
+		case 16:
+			return op2(func(a, b float32) uint16 { return uint16(plain(a, b)) })
 		}
-		if from == ptx.F32 {
-			return op2(func(a, b float32) uint16 { return encode(float64(a))<<8 | encode(float64(b)) })
-		}
-		return op1(func(a uint32) uint16 {
-			return encode(codecF16.decode(uint16(a>>16)))<<8 | encode(codecF16.decode(uint16(a)))
-		})
+		return op2(func(a, b float32) uint32 { return uint32(plain(a, b)) })
 	}
-	encode := encoderOf(choose(to == ptx.F16x2, ptx.F16, ptx.BF16), v)
-	return op2(func(a, b float32) uint32 { return uint32(encode(float64(a)))<<16 | uint32(encode(float64(b))) })
+	decode, fromHalf := elementTypes[pairs[from]].decode, from.Bits()/2
+	halves := func(a uint64) uint64 { return pair(decode(a>>fromHalf), decode(a)) }
+	switch {
+	case from.Bits() == 8:
+		return op1(func(a uint8) uint32 { return uint32(halves(uint64(a))) })
+	case from.Bits() == 16:
+		return op1(func(a uint16) uint32 { return uint32(halves(uint64(a))) })
+	case to.Bits() == 8:
+		return op1(func(a uint32) uint8 { return uint8(halves(uint64(a))) })
+	}
+	return op1(func(a uint32) uint16 { return uint16(halves(uint64(a))) })
 }
 
 // cvtPack decodes cvt.pack, which saturates a and b and concatenates c, a and b from high to low.

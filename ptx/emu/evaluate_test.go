@@ -317,8 +317,3 @@ func TestReferenceEncode(t *testing.T) {
 		}
 	}
 }
-
-// encodeFloat returns the bits of x in format f.
-func (f floatFormat) encodeFloat(x float32) uint64 {
-	return f.encode(floatFormats[ptx.F32].decode(uint64(math.Float32bits(x))), nearest)
-}

@@ -194,12 +194,14 @@ type variant struct {
 	xorsign  bool // as abs; the sign of the result is the XOR of the operands' signs
 	whole    bool // converts a float to an integral float
 	oob      bool // the result is 0 if an operand is oobNaN
+	finite   bool // results are at most the maximum of the format
 }
 
 func (d *decoder) variant() variant {
 	v := variant{
 		ftz: d.i.Has("ftz"), sat: d.i.Has("sat"), relu: d.i.Has("relu"),
 		nan: d.i.Has("NaN"), abs: d.i.Has("abs"), xorsign: d.i.Has("xorsign"), oob: d.i.Has("oob"),
+		finite: d.i.Has("satfinite"),
 	}
 	for _, mod := range d.i.Mods {
 		if r, ok := roundings[mod]; ok {

@@ -131,6 +131,7 @@ var elementTypes = map[ptx.Type]*elementType{
 	ptx.B1:   {1, func(b uint64) float64 { return float64(b & 1) }, nil},
 	ptx.S32: {32, func(b uint64) float64 { return float64(int32(b)) },
 		func(v float64) uint64 { return uint64(uint32(int64(v))) }},
+	ptx.UE8M0: {8, func(b uint64) float64 { return decodeUE8M0(uint8(b)) }, nil},
 }
 
 // paddedType returns the encoding of a type in bytes of registers: 4-bit floats are in the middle

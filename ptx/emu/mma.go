@@ -71,7 +71,8 @@ const (
 var minExponents = map[ptx.Type]int{
 	ptx.F16: formatF16.minExp, ptx.BF16: formatBF16.minExp, ptx.TF32: formatTF32.minExp, ptx.F32: formatF32.minExp,
 	ptx.E4M3: formatE4M3.minExp, ptx.E5M2: formatE5M2.minExp,
-	ptx.E2M3: 0, ptx.E3M2: -2, ptx.E2M1: 0, ptx.UE4M3: formatE4M3.minExp, ptx.UE8M0: -127,
+	ptx.E2M3: formatE2M3.minExp, ptx.E3M2: formatE3M2.minExp, ptx.E2M1: formatE2M1.minExp,
+	ptx.UE4M3: formatE4M3.minExp, ptx.UE8M0: formatUE8M0.minExp,
 }
 
 // shapeOf parses the shape modifier, such as m16n8k16.

@@ -184,10 +184,8 @@ func encodeElement(rng *rand.Rand, t ptx.Type, v float64) uint64 {
 		return uint64(codecBF16.encode(v))
 	case ptx.TF32:
 		return elementTypes[ptx.F32].encode(v)
-	case ptx.E4M3:
-		return uint64(encodeE4M3(v))
-	case ptx.E5M2:
-		return uint64(encodeE5M2(v))
+	case ptx.E4M3, ptx.E5M2:
+		return encoderOf(t, variant{finite: true})(v)
 	case ptx.F16, ptx.F32, ptx.F64:
 		return elementTypes[t].encode(v)
 	case ptx.S32:

@@ -47,12 +47,16 @@ type format struct {
 }
 
 var (
-	formatF32  = format{24, -126, math.MaxFloat32}
-	formatF16  = format{11, -14, 65504}
-	formatBF16 = format{8, -126, 0x1.fep127}
-	formatTF32 = format{11, -126, 0x1.ffcp127}
-	formatE5M2 = format{3, -14, 57344}
-	formatE4M3 = format{4, -6, 448}
+	formatF32   = format{24, -126, math.MaxFloat32}
+	formatF16   = format{11, -14, 65504}
+	formatBF16  = format{8, -126, 0x1.fep127}
+	formatTF32  = format{11, -126, 0x1.ffcp127}
+	formatE5M2  = format{3, -14, 57344}
+	formatE4M3  = format{4, -6, 448}
+	formatE3M2  = format{3, -2, 28}
+	formatE2M3  = format{4, 0, 7.5}
+	formatE2M1  = format{2, 0, 6}
+	formatUE8M0 = format{1, -127, 0x1p127}
 )
 
 // round rounds x to the format. x must be exact or rounded to odd; the result is then the same as
@@ -263,31 +267,18 @@ func decodeE4M3(b uint8) float64 {
 	return v
 }
 
-// encodeE5M2 rounds x to nearest. Values that are too large saturate to the largest finite value.
-func encodeE5M2(x float64) uint8 {
-	if x != x {
-		return 0x7f
+// encodeNarrow returns the bits of v, a finite number of a format of up to 8 bits, or NaN. The
+// result for NaN is the positive NaN of 8-bit formats, and the maximum of others.
+func (f *format) encodeNarrow(v float64, bits int) uint64 {
+	sign := uint64(1) << (bits - 1)
+	if v != v {
+		return sign - 1
 	}
-	v := max(-formatE5M2.max, min(formatE5M2.max, formatE5M2.round(x, nearest)))
-	return uint8(dtype.Float16From64(v) >> 8)
-}
-
-// encodeE4M3 rounds x to nearest, with saturation like encodeE5M2.
-func encodeE4M3(x float64) uint8 {
-	if x != x {
-		return 0x7f
-	}
-	v := formatE4M3.round(x, nearest)
-	a := min(formatE4M3.max, math.Abs(v))
-	var b uint8
-	if a < 0x1p-6 {
-		b = uint8(a * 512)
-	} else {
-		frac, exp := math.Frexp(a) // frac in [1/2, 1)
-		b = uint8((exp+6)<<3) | uint8(frac*16)&7
-	}
+	a := math.Abs(v)
+	exp := max(math.Ilogb(a), f.minExp)
+	b := uint64(exp-f.minExp)<<(f.precision-1) + uint64(math.Ldexp(a, f.precision-1-exp))
 	if math.Signbit(v) {
-		b |= 0x80
+		b |= sign
 	}
 	return b
 }

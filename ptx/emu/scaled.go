@@ -27,6 +27,15 @@ func decodeUE8M0(b uint8) float64 {
 	return math.Ldexp(1, int(b)-127)
 }
 
+// encodeUE8M0 returns the bits of the power of 2 v, or of the smallest scale if v is 0. The result
+// for infinities is NaN.
+func encodeUE8M0(v float64) uint64 {
+	if v-v != 0 {
+		return 0xff
+	}
+	return uint64(math.Ilogb(max(v, 0x1p-127)) + 127)
+}
+
 // decodeUE4M3 returns the value of a scale in e4m3 without a sign.
 func decodeUE4M3(b uint8) float64 { return math.Abs(decodeE4M3(b)) }
 

@@ -120,6 +120,13 @@ def from_e5m2(b):
     return from_fp8(b, 5, 2)
 
 
+def nearest(values, x):
+    """Returns the indices of the values nearest to |x|. Ties go to even indices."""
+    low = np.clip(np.searchsorted(values, abs(x), side="right") - 1, 0, len(values) - 2)
+    a, b = abs(x) - values[low], values[low + 1] - abs(x)
+    return low + ((b < a) | (b == a) & (low % 2 == 1))
+
+
 def from_e2m1(b):
     """Returns the values of pairs of e2m1, the first in the lower half of a byte."""
     magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from corpus import cuda, floats, from_bf16, from_e4m3, from_e5m2, ints, launch, to_bf16, want
+from corpus import cuda, floats, from_bf16, from_e4m3, from_e5m2, ints, launch, nearest, to_bf16, want
 
 case = cuda("types.cu")
 f32 = np.float32
@@ -174,13 +174,10 @@ def bf16_arithmetic(r):
 def from_float(r):
     x = np.r_[floats(r, 60), 300 * floats(r, 60), 1e-3 * floats(r, 60)]
 
-    def nearest(decode, most):
-        values = decode(np.arange(128))[: most + 1].astype(float)
-        low = np.clip(np.searchsorted(values, abs(x), side="right") - 1, 0, most - 1)
-        a, b = abs(x) - values[low], values[low + 1] - abs(x)
-        return (low + ((b < a) | (b == a) & (low % 2 == 1))).astype(np.uint8) | np.signbit(x).astype(np.uint8) << 7
+    def encode(values):
+        return nearest(values.astype(float), x).astype(np.uint8) | np.signbit(x).astype(np.uint8) << 7
 
-    e, f = nearest(from_e4m3, 0x7E), nearest(from_e5m2, 0x7B)
+    e, f = encode(from_e4m3(np.arange(0x7F))), encode(from_e5m2(np.arange(0x7C)))
     return launch(2, 96, x, want(x.astype(np.float16), tol=0), want(to_bf16(x)), want(e), want(f), 180)
 
 
