@@ -129,6 +129,9 @@ var modifierNeeds = map[string]Need{
 	"mbarrier.release":    need("8.0", "sm_80"),
 
 	"mma.sp::ordered_metadata": need("8.5", "sm_80"),
+	"mma.e3m2":                 need("8.7", "sm_120f"),
+	"mma.e2m3":                 need("8.7", "sm_120f"),
+	"mma.e2m1":                 need("8.7", "sm_120f"),
 
 	"tcgen05.kind::i8":      need("8.6", "sm_100a|sm_110a"),
 	"tcgen05.scale_vec::1X": need("8.6", "sm_100a|sm_103a|sm_110a"),

@@ -39,8 +39,8 @@ const mmaForms = `
 7.1 sm_80 mma.sync.aligned.shape=m16n8k128.row.col.s32.b1.b1.s32.bool=and.popc d:s32*4, a:u32*2, b:u32*1, c:s32*4
 7.0 sm_80 mma.sync.aligned.shape=m16n8k256.row.col.s32.b1.b1.s32.bool=xor.popc d:s32*4, a:u32*4, b:u32*2, c:s32*4
 7.1 sm_80 mma.sync.aligned.shape=m16n8k256.row.col.s32.b1.b1.s32.bool=and.popc d:s32*4, a:u32*4, b:u32*2, c:s32*4
-8.7 sm_120f mma.sync.aligned.shape=m16n8k32.row.col.kind::f8f6f4.f32.atype=narrow.btype=narrow.f32 d:f32*4, a:b8x4*4, b:b8x4*2, c:f32*4
-8.7 sm_120f mma.sync.aligned.shape=m16n8k32.row.col.kind::f8f6f4.f16.atype=narrow.btype=narrow.f16 d:f16x2*2, a:b8x4*4, b:b8x4*2, c:f16x2*2
+8.6 sm_100f|sm_110f|sm_120f mma.sync.aligned.shape=m16n8k32.row.col.kind::f8f6f4.f32.atype=narrow.btype=narrow.f32 d:f32*4, a:b8x4*4, b:b8x4*2, c:f32*4
+8.7 sm_100f|sm_110f|sm_120f mma.sync.aligned.shape=m16n8k32.row.col.kind::f8f6f4.f16.atype=narrow.btype=narrow.f16 d:f16x2*2, a:b8x4*4, b:b8x4*2, c:f16x2*2
 8.7 sm_120f mma.sync.aligned.shape=m16n8k32.row.col.kind::mxf8f6f4.block_scale{.scale_vec::1X}.f32.atype=narrow.btype=narrow.f32.ue8m0 d:f32*4, a:b8x4*4, b:b8x4*2, c:f32*4, scale-a:b8x4*vec, part-a:u16*2=0..3|0..1, scale-b:b8x4*vec, part-b:u16*2=0..3|0..3
 8.7 sm_120f mma.sync.aligned.shape=m16n8k64.row.col.kind::mxf4.block_scale{.scale_vec::2X}.f32.e2m1.e2m1.f32.ue8m0 d:f32*4, a:b32*4, b:b32*2, c:f32*4, scale-a:b8x4*vec, part-a:u16*2=0..2/2|0..1, scale-b:b8x4*vec, part-b:u16*2=0..2/2|0..3
 8.7 sm_120f mma.sync.aligned.shape=m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0 d:f32*4, a:b32*4, b:b32*2, c:f32*4, scale-a:b8x4*vec, part-a:u16*2=0..2/2|0..1, scale-b:b8x4*vec, part-b:u16*2=0..2/2|0..3
@@ -61,7 +61,8 @@ const mmaForms = `
 7.1 sm_80 mma.sparse.sync.aligned.shape=m16n8k64.row.col{.satfinite}.s32.atype=u8|s8.btype=u8|s8.s32 d:s32*4, a:u32*4, b:u32*4, c:s32*4, meta:b8x4*vec, sel=0
 7.1 sm_80 mma.sparse.sync.aligned.shape=m16n8k64.row.col{.satfinite}.s32.atype=u4|s4.btype=u4|s4.s32 d:s32*4, a:u32*2, b:u32*2, c:s32*4, meta:b8x4*vec, sel=0..1
 7.1 sm_80 mma.sparse.sync.aligned.shape=m16n8k128.row.col{.satfinite}.s32.atype=u4|s4.btype=u4|s4.s32 d:s32*4, a:u32*4, b:u32*4, c:s32*4, meta:b8x4*vec, sel=0
-8.7 sm_120f mma.sparse=sp::ordered_metadata.sync.aligned.shape=m16n8k64.row.col.kind::f8f6f4.f32.atype=narrow.btype=narrow.f32 d:f32*4, a:b8x4*4, b:b8x4*4, c:f32*4, meta:b8x4*vec, sel=0
+8.6 sm_100f|sm_110f|sm_120f mma.sparse=sp::ordered_metadata.sync.aligned.shape=m16n8k64.row.col.kind::f8f6f4.f32.atype=narrow.btype=narrow.f32 d:f32*4, a:b8x4*4, b:b8x4*4, c:f32*4, meta:b8x4*vec, sel=0
+8.7 sm_120f mma.sparse=sp::ordered_metadata.sync.aligned.shape=m16n8k64.row.col.kind::f8f6f4.f16.atype=narrow.btype=narrow.f16 d:f16x2*2, a:b8x4*4, b:b8x4*4, c:f16x2*2, meta:b8x4*vec, sel=0
 `
 
 const wmmaForms = `
