@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
 
@@ -183,7 +184,7 @@ func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[
 func TestTableAgainstPtxas(t *testing.T) {
 	t.Parallel()
 	path := findPtxas(t)
-	for need, instrs := range samples(t, 60) {
+	for need, instrs := range samples(t, testkit.Cases(20, 60)) {
 		t.Run(fmt.Sprintf("%v/%v", need.Version, need.Target), func(t *testing.T) {
 			t.Parallel()
 			for k, msg := range assembleSamples(t, path, need, instrs) {
@@ -202,7 +203,7 @@ func TestTableAgainstPtxas(t *testing.T) {
 func TestNeedsAgainstPtxas(t *testing.T) {
 	t.Parallel()
 	path := findPtxas(t)
-	for need, instrs := range samples(t, 30) {
+	for need, instrs := range samples(t, testkit.Cases(10, 30)) {
 		for _, low := range below(need) {
 			t.Run(fmt.Sprintf("%v/%v below %v/%v", low.Version, low.Target, need.Version, need.Target), func(t *testing.T) {
 				t.Parallel()

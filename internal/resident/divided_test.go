@@ -97,9 +97,10 @@ func pickAny(d *Device) {
 // TestDividedConformance multiplies parts of divided matrices with every kernel, on 1 to 8 GPUs.
 func TestDividedConformance(t *testing.T) {
 	for i, k := range choose.Kernels() {
-		counts := []int{2, 3, 4, 8, 1}
-		if !testkit.Full() {
-			counts = []int{counts[i%4]}
+		all := []int{2, 3, 4, 8, 1}
+		counts := []int{all[i%4]}
+		if testkit.Full() {
+			counts = append(counts, all[(i+1)%5])
 		}
 		for _, n := range counts {
 			t.Run(fmt.Sprintf("%s on %d", k.Name, n), func(t *testing.T) {
