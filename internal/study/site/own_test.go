@@ -105,6 +105,30 @@ func TestOwnFile(t *testing.T) {
 	}
 }
 
+// TestOwnKeepsButton checks that the form stays when pasted text loses the focus. If it were
+// replaced while the mouse is pressed on its button, the click would be lost.
+func TestOwnKeepsButton(t *testing.T) {
+	b, url := open(t)
+	visit(b, url+"#own", ready["own"])
+	text, err := os.ReadFile("../testdata/compilers/nvcc.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(b, string(text))
+	b.Wait(`document.querySelector("#own-form select")?.selectedOptions[0].textContent === "matmul"`)
+	var replaced bool
+	b.Eval(`(async () => {
+		let replaced = false;
+		new MutationObserver(() => replaced = true).observe(document.querySelector("#own-form"), {childList: true});
+		document.querySelector("#own-ptx").dispatchEvent(new Event("change"));
+		await new Promise(done => setTimeout(done, 1000));
+		return replaced;
+	})()`, &replaced)
+	if replaced {
+		t.Error("the form is replaced, although the text is the one that was read")
+	}
+}
+
 // paste copies a text and pastes it over the PTX.
 func paste(b *browser.Tab, text string) {
 	press := func(key, command string) {

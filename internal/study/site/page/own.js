@@ -195,7 +195,9 @@ export function own(contents, remember) {
 		await read();
 	});
 	form.addEventListener("submit", event => event.preventDefault());
-	text.addEventListener("change", read);
+	// Pasted text was read already. Reading it again when the text loses the focus would replace the
+	// form, and with it the button that is being clicked.
+	text.addEventListener("change", () => { if (text.value !== q.ptx) read(); });
 	text.addEventListener("paste", () => setTimeout(read)); // after the text has changed
 	byID("own-file").replaceWith(fileButton("Open a file", ".ptx,.txt", "Open a file with PTX", open));
 	onDrop(text, open);
