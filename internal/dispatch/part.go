@@ -7,9 +7,9 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Order describes the order of the sums. Plans of equal products with equal
-// orders compute equal bits, also on other machines, as a whole and in parts. It is empty if parts
-// would have other bits than the whole.
+// Order describes the order of the sums. Plans of equal products with equal orders compute equal
+// bits, also on other machines, as a whole and in parts. It is empty if parts would have other bits
+// than the whole.
 func (pl *Plan) Order() string {
 	if plan, ok := pl.plan.(backend.Divisible); ok {
 		return plan.Order()
