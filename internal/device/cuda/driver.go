@@ -79,12 +79,10 @@ var (
 	cuMemAllocFromPool    = lookup("cuMemAllocFromPoolAsync", 11020)
 	cuMemFreeAsync        = lookup("cuMemFreeAsync", 11020)
 
-	cuMemcpyIn  = lookup("cuMemcpyHtoDAsync_v2", oldest)
-	cuMemcpyOut = lookup("cuMemcpyDtoHAsync_v2", oldest)
-	cuMemcpy2D  = lookup("cuMemcpy2DAsync_v2", oldest)
-
-	cuMemcpyPeer   = lookup("cuMemcpyPeerAsync", oldest)
-	cuMemcpy3DPeer = lookup("cuMemcpy3DPeerAsync", oldest)
+	cuMemcpyIn       = lookup("cuMemcpyHtoDAsync_v2", oldest)
+	cuMemcpyOut      = lookup("cuMemcpyDtoHAsync_v2", oldest)
+	cuMemcpyOnDevice = lookup("cuMemcpyDtoDAsync_v2", oldest)
+	cuMemcpy2D       = lookup("cuMemcpy2DAsync_v2", oldest)
 
 	cuModuleLoad        = lookup("cuModuleLoadDataEx", oldest)
 	cuModuleGetFunction = lookup("cuModuleGetFunction", oldest)

@@ -9,7 +9,8 @@ import (
 	"tilework/internal/device"
 )
 
-// event implements [device.Event] with a CUDA event.
+// event implements [device.Event] with a CUDA event. The CUDA event of a freed one is used again.
+// Streams that wait for its earlier recording are not affected.
 type event struct {
 	gpu    *GPU
 	handle uintptr
@@ -20,8 +21,15 @@ func (s *queue) Record() (device.Event, error) {
 	g := s.gpu
 	e := &event{gpu: g}
 	err := g.within(func() error {
-		if err := g.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
-			return err
+		g.mu.Lock()
+		if n := len(g.idle); n > 0 {
+			e.handle, g.idle = g.idle[n-1], g.idle[:n-1]
+		}
+		g.mu.Unlock()
+		if e.handle == 0 {
+			if err := g.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
+				return err
+			}
 		}
 		// Register the event first, so that it is destroyed even if recording fails.
 		g.mu.Lock()
@@ -65,16 +73,14 @@ func (e *event) alive() bool {
 	return alive
 }
 
-// Free destroys the event. Freeing it again does nothing.
+// Free keeps the CUDA event for another one. Freeing it again does nothing.
 func (e *event) Free() error {
-	if !e.alive() {
+	g := e.gpu
+	if !forget(g, g.events, e) {
 		return nil
 	}
-	g := e.gpu
-	return g.within(func() error {
-		if !forget(g, g.events, e) {
-			return nil
-		}
-		return g.call(cuEventDestroy, e.handle)
-	})
+	g.mu.Lock()
+	g.idle = append(g.idle, e.handle)
+	g.mu.Unlock()
+	return g.checkOpen()
 }

@@ -81,7 +81,9 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		if e == nil || e.kind != "event" || f.find("stream", a[0]) == nil {
 			return fakeHandle
 		}
-		f.enqueue(a[0], queued{wait: e})
+		if e.record != nil {
+			f.enqueue(a[0], queued{wait: e.record})
+		}
 	case cuStreamDestroy:
 		return f.destroy("stream", a[0])
 
@@ -92,11 +94,14 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		if e == nil || f.find("stream", a[1]) == nil {
 			return fakeHandle
 		}
-		e.pending, e.queried = true, false
-		f.enqueue(a[1], queued{event: e})
+		e.record, e.queried = &recording{pending: true}, false
+		f.enqueue(a[1], queued{record: e.record})
 	case cuEventQuery:
 		e := f.find("event", a[0])
-		return f.query(e, f.streamOf(e), e)
+		if e == nil {
+			return fakeHandle
+		}
+		return f.query(e, f.streamOf(e.record), e.record)
 	case cuEventElapsedTime:
 		*at[float32](a[0]) = 1.5
 	case cuEventDestroy:
@@ -132,8 +137,13 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		f.enqueue(a[3], queued{do: func() { copy(f.bytes(a[0], a[2]), unsafe.Slice(at[byte](a[1]), a[2])) }})
 	case cuMemcpyOut:
 		f.enqueue(a[3], queued{do: func() { copy(unsafe.Slice(at[byte](a[0]), a[2]), f.bytes(a[1], a[2])) }})
+	case cuMemcpyOnDevice:
+		if !f.reaches(a[0], a[1]) {
+			return invalidValue
+		}
+		f.enqueue(a[3], queued{do: func() { copy(f.bytes(a[0], a[2]), f.bytes(a[1], a[2])) }})
 	case cuMemcpy2D:
-		f.copy2D(a[0], a[1])
+		return f.copy2D(a[0], a[1])
 	case cuCtxEnablePeerAccess:
 		pair := [2]uintptr{f.current[thread()], a[0]}
 		if f.alone || a[1] != 0 || pair[0] == pair[1] {
@@ -149,10 +159,6 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 			return invalidValue
 		}
 		f.peers[[2]uintptr{uintptr(access[1]), a[0]}] = true
-	case cuMemcpyPeer:
-		return f.copyPeer(peerCopy{dst: a[0], dstContext: a[1], src: a[2], srcContext: a[3], width: a[4], height: 1}, a[5])
-	case cuMemcpy3DPeer:
-		return f.copy3DPeer(a[0], a[1])
 
 	case cuModuleLoad:
 		return f.load(a)
@@ -214,24 +220,24 @@ func (f *fake) launchEx(a []uintptr) code {
 
 // query reports notReady on the first query of an object. On the second it performs the pending
 // work and reports success.
-func (f *fake) query(o *object, stream uintptr, until *object) code {
+func (f *fake) query(o *object, stream uintptr, until *recording) code {
 	switch {
 	case o == nil:
 		return fakeHandle
-	case f.stuck, !o.queried && (until == nil || o.pending):
+	case f.stuck, !o.queried && (until == nil || until.pending):
 		o.queried = true
 		return notReady
-	case until == nil || o.pending:
+	case until == nil || until.pending:
 		f.run(stream, until)
 	}
 	o.queried = false
 	return success
 }
 
-// streamOf returns the stream in which an event is pending.
-func (f *fake) streamOf(e *object) uintptr {
+// streamOf returns the stream that has a recording in its queue.
+func (f *fake) streamOf(r *recording) uintptr {
 	for stream, queue := range f.queues {
-		if slices.ContainsFunc(queue, func(q queued) bool { return q.event == e }) {
+		if slices.ContainsFunc(queue, func(q queued) bool { return q.record == r }) {
 			return stream
 		}
 	}

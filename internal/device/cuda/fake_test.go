@@ -59,14 +59,18 @@ type object struct {
 	data    []byte // contents of memory or PTX of a module
 	name    string // of a function
 	dynamic int32
-	pending bool // the event has not completed
-	queried bool // notReady was reported once
+	record  *recording // the last one of the event
+	queried bool       // notReady was reported once
 }
 
+// recording is a point in the queue of a stream that an event has recorded. A stream waits for the
+// last recording at that time, even if the event records again or is destroyed.
+type recording struct{ pending bool }
+
 type queued struct {
-	do    func()
-	event *object
-	wait  *object // event of another stream to wait for
+	do     func()
+	record *recording
+	wait   *recording // of another stream
 }
 
 type launched struct {
@@ -171,8 +175,8 @@ func (f *fake) bytes(address, n uintptr) []byte {
 	panic(fmt.Sprintf("fake device: %d bytes at %#x are not allocated", n, address))
 }
 
-// run performs the queued work of a stream up to the event until, or all of it if until is nil.
-func (f *fake) run(stream uintptr, until *object) {
+// run performs the queued work of a stream up to the recording until, or all of it if until is nil.
+func (f *fake) run(stream uintptr, until *recording) {
 	for len(f.queues[stream]) > 0 {
 		q := f.queues[stream][0]
 		f.queues[stream] = f.queues[stream][1:]
@@ -182,9 +186,9 @@ func (f *fake) run(stream uintptr, until *object) {
 		if q.do != nil {
 			q.do()
 		}
-		if q.event != nil {
-			q.event.pending = false
-			if q.event == until {
+		if q.record != nil {
+			q.record.pending = false
+			if q.record == until {
 				return
 			}
 		}
@@ -274,72 +278,42 @@ func (f *fake) load(a []uintptr) code {
 }
 
 // copy2D enqueues the 2D copy that the CUDA_MEMCPY2D at c describes.
-func (f *fake) copy2D(c, stream uintptr) {
+func (f *fake) copy2D(c, stream uintptr) code {
 	word := func(offset uintptr) uintptr { return *at[uintptr](c + offset) }
-	kind := func(offset uintptr) uint32 { return *at[uint32](c + offset) }
 	width, height := word(112), word(120)
-	if kind(16) == 1 && kind(72) == 2 {
-		host, hostPitch, dev, devPitch := word(24), word(48), word(88), word(104)
-		f.enqueue(stream, queued{do: func() {
-			for i := range height {
-				copy(f.bytes(dev+i*devPitch, width), unsafe.Slice(at[byte](host+i*hostPitch), width))
-			}
-		}})
-		return
+	// row returns a function that returns row i of the source or the destination at an offset of c.
+	row := func(side uintptr) func(i uintptr) []byte {
+		kind, host, dev, pitch := *at[uint32](c + side + 16), word(side+24), word(side+32), word(side+48)
+		switch {
+		case pitch < width:
+			return nil
+		case kind == onHost && dev == 0:
+			return func(i uintptr) []byte { return unsafe.Slice(at[byte](host+i*pitch), width) }
+		case kind == onDevice && host == 0:
+			return func(i uintptr) []byte { return f.bytes(dev+i*pitch, width) }
+		}
+		return nil
 	}
-	dev, devPitch, host, hostPitch := word(32), word(48), word(80), word(104)
+	from, to := row(0), row(56)
+	if from == nil || to == nil || width == 0 || height == 0 || !f.reaches(word(88), word(32)) {
+		return invalidValue
+	}
 	f.enqueue(stream, queued{do: func() {
 		for i := range height {
-			copy(unsafe.Slice(at[byte](host+i*hostPitch), width), f.bytes(dev+i*devPitch, width))
-		}
-	}})
-}
-
-// peerCopy is a copy between contexts.
-type peerCopy struct {
-	src, srcContext, srcPitch uintptr
-	dst, dstContext, dstPitch uintptr
-	width, height             uintptr
-}
-
-// copy3DPeer enqueues the copy that the CUDA_MEMCPY3D_PEER at c describes.
-func (f *fake) copy3DPeer(c, stream uintptr) code {
-	word := func(offset uintptr) uintptr { return *at[uintptr](c + offset) }
-	kind := func(offset uintptr) uint32 { return *at[uint32](c + offset) }
-	for _, zero := range []uintptr{0, 8, 16, 24, 88, 96, 104, 112} {
-		if word(zero) != 0 {
-			return invalidValue
-		}
-	}
-	p := peerCopy{
-		src: word(48), srcContext: word(64), srcPitch: word(72),
-		dst: word(136), dstContext: word(152), dstPitch: word(160),
-		width: word(176), height: word(184),
-	}
-	if kind(32) != 2 || kind(120) != 2 || word(192) != 1 || p.srcPitch < p.width || p.dstPitch < p.width {
-		return invalidValue
-	}
-	return f.copyPeer(p, stream)
-}
-
-// copyPeer enqueues a copy between memory of two contexts.
-func (f *fake) copyPeer(p peerCopy, stream uintptr) code {
-	if f.find("stream", stream) == nil || p.width == 0 || p.height == 0 {
-		return invalidValue
-	}
-	f.enqueue(stream, queued{do: func() {
-		for i := range p.height {
-			from, to := p.src+i*p.srcPitch, p.dst+i*p.dstPitch
-			if f.contextAt(from) != p.srcContext || f.contextAt(to) != p.dstContext {
-				panic("fake device: a copy between devices names other contexts than those of the memory")
-			}
-			copy(f.bytes(to, p.width), f.bytes(from, p.width))
+			copy(to(i), from(i))
 		}
 	}})
 	return success
 }
 
-// contextAt returns the context of the memory at an address.
+// reaches reports whether a GPU can copy between device memory of its own and src. The addresses
+// are 0 for host memory.
+func (f *fake) reaches(dst, src uintptr) bool {
+	pair := [2]uintptr{f.contextAt(dst), f.contextAt(src)}
+	return dst == 0 || src == 0 || pair[0] == pair[1] || f.peers[pair]
+}
+
+// contextAt returns the context of the device memory at an address.
 func (f *fake) contextAt(address uintptr) uintptr {
 	for start, o := range f.objects {
 		if o.kind == "memory" && start <= address && address < start+uintptr(len(o.data)) {

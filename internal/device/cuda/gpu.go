@@ -27,8 +27,8 @@ type GPU struct {
 	// lost is the first error that made the context unusable.
 	lost atomic.Pointer[Error]
 
-	accessing sync.Mutex
-	accessed  map[*GPU]bool // other GPUs that copies may come from; guarded by accessing
+	linking sync.Mutex
+	links   map[*GPU]*peerLink // from the GPUs that copies come from; guarded by linking
 
 	// closing is held for reading by every method while it uses the driver.
 	closing sync.RWMutex
@@ -38,6 +38,7 @@ type GPU struct {
 	memory  regions
 	streams map[*queue]struct{} // without the default stream
 	events  map[*event]struct{}
+	idle    []uintptr // CUDA events of freed ones
 	modules map[digest]*compiled
 }
 
@@ -55,8 +56,8 @@ func (d *driver) open(index int) (*GPU, error) {
 		driver: d, info: info, stagingIn: newStaging(size), stagingOut: newStaging(size),
 		workers: newWorkerPool(2 * (size.workers - 1)), // for concurrent copies in both directions
 
-		accessed: map[*GPU]bool{},
-		streams:  map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
+		links:   map[*GPU]*peerLink{},
+		streams: map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}
 	g.queue = &queue{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
@@ -233,7 +234,15 @@ func (g *GPU) destroyResources() (errs []error) {
 	}
 	try(cuStreamSynchronize, g.stream)
 	for e := range g.events {
-		try(cuEventDestroy, e.handle)
+		g.idle = append(g.idle, e.handle)
+	}
+	for _, handle := range g.idle {
+		try(cuEventDestroy, handle)
+	}
+	for _, l := range g.links {
+		for _, b := range l.buffers {
+			try(cuMemFreeHost, b.address)
+		}
 	}
 	for _, c := range g.modules {
 		try(cuModuleUnload, c.handle)

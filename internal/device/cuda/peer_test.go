@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"tilework/internal/device"
@@ -55,9 +57,9 @@ func openPair(t *testing.T, f *fake) (pair [2]device.Device) {
 	return pair
 }
 
-// TestGPUPeers runs the suite of copies on the first two GPUs of this machine. With one GPU it is
-// skipped.
-func TestGPUPeers(t *testing.T) {
+// openGPUs returns the first two GPUs of this machine. With one GPU it skips the test.
+func openGPUs(t *testing.T) (pair [2]device.Device) {
+	t.Helper()
 	all, err := List()
 	if err != nil && os.Getenv("TILEWORK_REQUIRE_GPU") != "" {
 		t.Fatal(err)
@@ -65,14 +67,73 @@ func TestGPUPeers(t *testing.T) {
 	if len(all) < 2 {
 		t.Skipf("%d GPUs, want two (%v)", len(all), err)
 	}
-	devicetest.TestPeers(t, func(t *testing.T) (pair [2]device.Device) {
-		for i := range pair {
-			if pair[i], err = Open(i); err != nil {
+	for i := range pair {
+		if pair[i], err = Open(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pair
+}
+
+// TestGPUPeers runs the suite of copies on two GPUs, with and without access to the other GPU's
+// memory.
+func TestGPUPeers(t *testing.T) {
+	t.Run("access", func(t *testing.T) { devicetest.TestPeers(t, openGPUs) })
+	t.Run("no access", func(t *testing.T) {
+		devicetest.TestPeers(t, func(t *testing.T) [2]device.Device {
+			pair := openGPUs(t)
+			for i, d := range pair {
+				d, peer := d.(*GPU), pair[1-i].(*GPU)
+				d.links[peer] = &peerLink{out: &queue{gpu: peer}} // so access is not requested
+			}
+			return pair
+		})
+	})
+}
+
+// TestGPUPeersWhileLoading loads modules while two GPUs copy rows from each other.
+func TestGPUPeersWhileLoading(t *testing.T) {
+	pair := openGPUs(t)
+	const rows, width = 4096, 512
+	var at [2][2]device.Ptr // by GPU: source and destination
+	for i, d := range pair {
+		for j := range at[i] {
+			var err error
+			if at[i][j], err = d.Alloc(2 * rows * width); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return pair
-	})
+	}
+	var wait sync.WaitGroup
+	for i, d := range pair {
+		wait.Go(func() {
+			for n := range 20 {
+				for range 16 {
+					err := d.CopyPeer(at[i][1], pair[1-i], at[1-i][0],
+						device.PeerRows{Count: rows, Width: width, FromPitch: 2 * width, ToPitch: width})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				m, err := d.Load(t.Context(), fmt.Sprintf("// %d of process %d\n", n, os.Getpid())+kernelsPTX)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(d.Sync(t.Context()), m.Unload()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	for i, d := range pair {
+		if err := errors.Join(d.Free(at[i][0]), d.Free(at[i][1]), d.Close()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestPeersAgain checks that access is requested once per pair, that access that another user of
@@ -95,9 +156,10 @@ func TestPeersAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Each copy makes the context current. The first also queries, enables and extends the access.
-	if got := f.calls - before; got != 3*2+3 {
-		t.Errorf("%d driver calls for three copies, want 9", got)
+	// Each copy makes the context current, and so does the first request, which queries, enables and
+	// extends the access.
+	if got := f.calls - before; got != 3*2+4 {
+		t.Errorf("%d driver calls for three copies, want 10", got)
 	}
 	e, err := pair[1].Record()
 	if err != nil {

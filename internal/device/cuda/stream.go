@@ -17,7 +17,16 @@ type queue struct {
 // NewStream creates an additional stream.
 func (g *GPU) NewStream() (device.Stream, error) {
 	s := &queue{gpu: g}
-	err := g.within(func() error {
+	if err := s.create(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// create creates an additional CUDA stream, which the GPU closes unless Close does.
+func (s *queue) create() error {
+	g := s.gpu
+	return g.within(func() error {
 		if err := s.open(); err != nil {
 			return err
 		}
@@ -26,10 +35,6 @@ func (g *GPU) NewStream() (device.Stream, error) {
 		g.streams[s] = struct{}{}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // open creates the CUDA stream.
