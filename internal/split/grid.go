@@ -13,17 +13,23 @@ import (
 type Plan struct {
 	Shares  []Share // of each member; empty for one that computes nothing
 	Seconds float64 // predicted
+	rounds  int     // in which a member computes a panel
 }
 
 // Plan returns the fastest division of the product by prediction.
 func (p *Product) Plan() Plan {
 	var all []Plan
+	most := p.rounds(p.whole())
 	for _, grid := range p.grids() {
-		x := Plan{Shares: p.shares(grid)}
-		for i := range x.Shares {
-			x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i))
+		for rounds, several := 1, true; several && rounds < 2*most; rounds *= 2 {
+			x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
+			several = false
+			for i := range x.Shares {
+				x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i))
+				several = several || len(x.Shares[i].Panels) > 1
+			}
+			all = append(all, x)
 		}
-		all = append(all, x)
 	}
 	if p.Pick != nil {
 		return all[p.Pick(all)]
@@ -39,7 +45,7 @@ func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
 	for i := range pl.Shares {
 		grid = append(grid, pl.Shares[i].C)
 	}
-	pl.Shares = q.shares(grid)
+	pl.Shares = q.shares(grid, pl.rounds)
 	return pl
 }
 
@@ -47,7 +53,6 @@ func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
 // or B is, evenly by rows, by columns and by both, and on one member. If each member stores C, each
 // may also compute all of it.
 func (p *Product) grids() (all [][]Rect) {
-	whole := Rect{Span{0, p.M}, Span{0, p.N}}
 	for _, o := range []gemm.Operand{gemm.C, gemm.A, gemm.B} {
 		if rows, ends, ok := p.ends(o); ok {
 			all = p.addGrid(all, rows, ends)
@@ -62,13 +67,13 @@ func (p *Product) grids() (all [][]Rect) {
 	}
 	for i := range p.Weights {
 		one := make([]Rect, len(p.Weights))
-		one[i] = whole
+		one[i] = p.whole()
 		all = append(all, one)
 	}
 	if p.Places[gemm.C].Matrix.By == OnEach {
 		each := make([]Rect, len(p.Weights))
 		for i := range each {
-			each[i] = whole
+			each[i] = p.whole()
 		}
 		all = append(all, each)
 	}
@@ -121,10 +126,13 @@ func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
 }
 
 // Times from which the time of a share is predicted: of a launch, and of the events that order the
-// work of several members.
+// work of several members. Copies slow down the kernels that they overlap, by a part of their time.
+// A member copies its own parts between two kernels, at localRate bytes per second.
 const (
 	launchSeconds = 5e-6
 	orderSeconds  = 15e-6
+	contention    = 0.1
+	localRate     = 1.5e12
 )
 
 // seconds predicts the time of a share. Copies before the first launch and after the last one are
@@ -134,23 +142,57 @@ func (p *Product) seconds(s *Share, member int) float64 {
 	if s.C.Empty() {
 		return 0
 	}
-	kernels := p.Seconds * p.Weights[0] / p.Weights[member] / float64(p.M*p.N)
+	round := p.Seconds * p.Weights[0] / p.Weights[member] / float64(p.rounds(p.whole()))
 	gathered, computed := p.copying(s.Gather), make([]float64, len(s.Panels))
-	end := 0.
+	end := p.local(s.Gather)
 	for i := range s.Panels {
 		x := &s.Panels[i]
 		gathered += p.copying(x.Gather)
 		if len(x.Gather) > 0 || i == 0 {
 			end = max(end, gathered)
 		}
-		end += kernels*float64(x.C.Len()) + launchSeconds
+		end += p.local(x.Gather) + round*float64(p.rounds(x.C)) + launchSeconds
 		computed[i] = end
 	}
-	scattered := gathered
+	scattered, copying := gathered, gathered
 	for i := range s.Panels {
-		scattered = max(scattered, computed[i]) + p.copying(s.Panels[i].Scatter)
+		seconds := p.copying(s.Panels[i].Scatter)
+		scattered = max(scattered, computed[i]) + seconds
+		copying += seconds
 	}
-	return max(end, scattered)
+	return max(end, scattered) + contention*copying
+}
+
+// whole returns all rows and columns of C.
+func (p *Product) whole() Rect { return Rect{Span{0, p.M}, Span{0, p.N}} }
+
+// rounds returns the number of rounds in which a member computes the tiles of a part of C.
+func (p *Product) rounds(c Rect) int { return max(ceilDiv(p.tiles(c), p.atOnce()), 1) }
+
+// tiles returns the number of tiles of a part of C.
+func (p *Product) tiles(c Rect) int {
+	return ceilDiv(c.Rows.Len(), p.UnitM) * ceilDiv(c.Cols.Len(), p.UnitN)
+}
+
+// atOnce returns the number of tiles in a round. If the whole product has fewer tiles than a member
+// computes at once, memory bounds its time, which is in proportion to the tiles.
+func (p *Product) atOnce() int {
+	if p.tiles(p.whole()) < p.AtOnce {
+		return 1
+	}
+	return p.AtOnce
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// local returns the time of the copies within a member.
+func (p *Product) local(all []Copy) (seconds float64) {
+	for _, c := range all {
+		if c.From == c.To {
+			seconds += float64(c.Part.Len()) * p.size(c.Operand) / localRate
+		}
+	}
+	return seconds
 }
 
 // copying returns the time of copies between members.

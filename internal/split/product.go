@@ -26,8 +26,11 @@ type Product struct {
 	// cut: 1, Align if the vectors that a kernel loads must not change, or the side of a block that
 	// shares a scale.
 	Grain int
-	// Seconds is the predicted time of the whole product on the first member, and Rate the rate of
-	// copies between two members in bytes per second.
+	// AtOnce is the number of tiles that a member computes at once, one per SM unless blocks share a
+	// tile.
+	AtOnce int
+	// Seconds is the predicted time of the whole product on the first member, and Rate the rate in
+	// bytes per second at which each member receives copies while all do.
 	Seconds, Rate float64
 	// PanelBytes limits the size of a panel. A panel has at least one tile.
 	PanelBytes int
@@ -65,6 +68,16 @@ type Share struct {
 	Held   [gemm.Operands]Rect
 	Gather []Copy
 	Panels []Panel
+}
+
+// Streamed returns the number of panels for which operands are gathered.
+func (s *Share) Streamed() (n int) {
+	for i := range s.Panels {
+		if len(s.Panels[i].Gather) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Slots is the number of panels that are in memory at the same time.
@@ -159,20 +172,21 @@ func (p *Product) scatter(c Rect, member int, held bool) (all []Copy) {
 	return all
 }
 
-// shares returns the shares of members that compute the parts of a grid.
-func (p *Product) shares(grid []Rect) []Share {
+// shares returns the shares of members that compute the parts of a grid, in panels that take the
+// given number of rounds.
+func (p *Product) shares(grid []Rect, rounds int) []Share {
 	all := make([]Share, len(grid))
 	repeated := len(grid) > 1 && !grid[0].Empty() && grid[0] == grid[1] // each member computes all of C, for itself
 	for i, c := range grid {
 		if !c.Empty() {
-			all[i] = p.share(c, i, repeated)
+			all[i] = p.share(c, i, repeated, rounds)
 		}
 	}
 	return all
 }
 
 // share returns the share of a member that computes c, for itself alone if repeated is set.
-func (p *Product) share(c Rect, member int, repeated bool) Share {
+func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 	s := Share{C: c}
 	var missing [gemm.Operands]Rect
 	for o := range gemm.Operands {
@@ -190,7 +204,7 @@ func (p *Product) share(c Rect, member int, repeated bool) Share {
 		}
 	}
 	scattered := !repeated && len(p.scatter(c, member, !s.Held[gemm.C].Empty())) > 0
-	for _, panel := range p.panels(c, member, streamed, scattered) {
+	for _, panel := range p.panels(c, member, streamed, scattered, rounds) {
 		x := Panel{C: panel}
 		for o := range gemm.Operands {
 			if part := p.Needs(o, panel); streamed(o) && !p.inPlace(o, part, member) {
@@ -222,19 +236,21 @@ func (p *Product) streamed(missing *[gemm.Operands]Rect) func(gemm.Operand) bool
 // panels cuts a member's part of C into panels in the order in which their operands arrive: first
 // the panel that needs no copies, if there is one, and then those of the other members. A part that
 // no copies delay is one panel, or several if other members copy the result.
-func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, scattered bool) (all []Rect) {
+func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, scattered bool,
+	rounds int) (all []Rect) {
 	switch {
 	case streamed(gemm.A):
-		for _, s := range p.cuts(gemm.A, c.Rows, p.UnitM, member, func(s Span) Rect { return Rect{s, c.Cols} }) {
+		n := p.panelSize(gemm.A, p.UnitM, ceilDiv(c.Cols.Len(), p.UnitN), rounds)
+		for _, s := range p.cuts(gemm.A, c.Rows, n, member, func(s Span) Rect { return Rect{s, c.Cols} }) {
 			all = append(all, Rect{s, c.Cols})
 		}
 	case streamed(gemm.B):
-		for _, s := range p.cuts(gemm.B, c.Cols, p.UnitN, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
+		n := p.panelSize(gemm.B, p.UnitN, ceilDiv(c.Rows.Len(), p.UnitM), rounds)
+		for _, s := range p.cuts(gemm.B, c.Cols, n, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
 			all = append(all, Rect{c.Rows, s})
 		}
 	case scattered:
-		const panels = 8
-		n := max(c.Rows.Len()/panels/p.UnitM, 1) * p.UnitM
+		n := p.panelSize(gemm.C, p.UnitM, ceilDiv(c.Cols.Len(), p.UnitN), rounds)
 		for from := c.Rows.From; from < c.Rows.To; from += n {
 			all = append(all, Rect{Span{from, min(from+n, c.Rows.To)}, c.Cols})
 		}
@@ -244,20 +260,28 @@ func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, s
 	return all
 }
 
+// panelSize returns the rows or columns of C, multiples of unit, of a panel that a member computes
+// in the given number of rounds. across is the number of its tiles in the other direction, and o
+// the operand that is gathered for it, or C.
+func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
+	each := float64(unit) * float64(p.K) * p.size(o) // bytes of a row or column of tiles
+	if o == gemm.B && p.Uses(gemm.Up) {
+		each *= 2
+	}
+	return max(min(rounds*p.atOnce()/across, int(float64(p.PanelBytes)/max(each, 1))), 1) * unit
+}
+
 // cuts cuts a range of rows or columns of C along the parts of streamed operand o, and each part
-// into panels. of returns the part of C of a range. All cuts are multiples of Align and Grain from
-// the start.
-func (p *Product) cuts(o gemm.Operand, whole Span, unit, member int, of func(Span) Rect) (all []Span) {
-	sizes := p.sizes(o, whole.Len(), unit)
+// into panels of n. of returns the part of C of a range. All cuts are multiples of Align and Grain
+// from the start.
+func (p *Product) cuts(o gemm.Operand, whole Span, n, member int, of func(Span) Rect) (all []Span) {
 	for _, s := range p.parts(o, whole, member) {
 		if p.inPlace(o, p.Needs(o, of(s)), member) {
 			all = append(all, s)
 			continue
 		}
-		for s.Len() > 0 {
-			n := sizes.next(s.Len())
-			all = append(all, Span{s.From, s.From + n})
-			s.From += n
+		for ; s.Len() > 0; s.From += n {
+			all = append(all, Span{s.From, min(s.From+n, s.To)})
 		}
 	}
 	return all
@@ -287,8 +311,9 @@ func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 	return rows, ends, o == gemm.C || rows == (o == gemm.A)
 }
 
-// parts divides a range of rows or columns of C at the ends of operand o's parts, the member's own
-// part first.
+// parts divides a range of rows or columns of C along the member's own part of operand o: that part
+// first, then the rows or columns after it, and then those before it. So the members begin at
+// different ones.
 func (p *Product) parts(o gemm.Operand, whole Span, member int) (all []Span) {
 	_, ends, ok := p.ends(o)
 	if !ok {
@@ -298,47 +323,17 @@ func (p *Product) parts(o gemm.Operand, whole Span, member int) (all []Span) {
 	cut := func(end int) int { // rounded down to a grain from the start
 		return min(whole.From+max(end-whole.From, 0)/grain*grain, whole.To)
 	}
-	for i := range ends {
-		at := (member + i) % len(ends)
-		s := whole
-		if at > 0 {
-			s.From = cut(ends[at-1])
-		}
-		if at < len(ends)-1 {
-			s.To = cut(ends[at])
-		}
+	own := whole
+	if member > 0 {
+		own.From = cut(ends[member-1])
+	}
+	if member < len(ends)-1 {
+		own.To = cut(ends[member])
+	}
+	for _, s := range []Span{own, {own.To, whole.To}, {whole.From, own.From}} {
 		if s.Len() > 0 {
 			all = append(all, s)
 		}
 	}
 	return all
-}
-
-// sizes holds the sizes of panels: that of the next one, the unit, the largest, and the factor by
-// which they grow.
-type sizes struct{ n, unit, most, factor int }
-
-// sizes returns the sizes of the panels of n rows or columns of C that operand o belongs to. The
-// kernels wait for the first panel, a sixteenth. Panels grow if copies are faster than kernels.
-func (p *Product) sizes(o gemm.Operand, n, unit int) *sizes {
-	round := func(n int) int { return max(n/unit, 1) * unit }
-	each := p.size(o) * float64(p.K) // bytes of a row of A or a column of B
-	if o == gemm.B && p.Uses(gemm.Up) {
-		each *= 2
-	}
-	s := &sizes{n: round(n / 16), unit: unit, most: round(int(float64(p.PanelBytes) / max(each, 1))), factor: 1}
-	if copying := each * float64(n) / p.Rate; p.Seconds/float64(len(p.Weights)) > 2*copying {
-		s.factor = 2
-	}
-	return s
-}
-
-// next returns the size of the next panel if left rows or columns remain.
-func (s *sizes) next(left int) int {
-	n := min(s.n, s.most)
-	s.n *= s.factor
-	if left <= s.most && left < n+n/2 {
-		return left // instead of a small panel at the end
-	}
-	return min(n, left)
 }

@@ -82,7 +82,8 @@ func random(t *testing.T, rng *rand.Rand) *Product {
 	}
 	grain := []int{1, Align, 2 * Align}[rng.IntN(3)]
 	p := &Product{Problem: problem, UnitM: max(grain, Align), UnitN: 2 * max(grain, Align), Grain: grain,
-		Seconds: rng.ExpFloat64() * 1e-3, Rate: 1e6 * (1 + rng.ExpFloat64()), PanelBytes: 1 << rng.IntN(14)}
+		AtOnce: 1 + rng.IntN(3), PanelBytes: 1 << rng.IntN(14),
+		Seconds: rng.ExpFloat64() * 1e-3, Rate: 1e6 * (1 + rng.ExpFloat64())}
 	for range members {
 		p.Weights = append(p.Weights, 1+rng.Float64())
 	}
@@ -290,7 +291,7 @@ func TestPlans(t *testing.T) {
 	for range products {
 		p := random(t, rng)
 		for _, grid := range p.grids() {
-			shares := p.shares(grid)
+			shares := p.shares(grid, 1<<rng.IntN(3))
 			computing := 0
 			for i, c := range grid {
 				if !c.Empty() {
@@ -363,7 +364,7 @@ func square(t *testing.T, n, members int, a, b, c By) *Product {
 		t.Fatal(err)
 	}
 	flops := 2 * float64(n) * float64(n) * float64(n)
-	p := &Product{Problem: problem, UnitM: 128, UnitN: 256, Grain: 1, Seconds: flops / 700e12, Rate: 396e9,
+	p := &Product{Problem: problem, UnitM: 128, UnitN: 256, Grain: 1, AtOnce: 132, Seconds: flops / 700e12, Rate: 396e9,
 		PanelBytes: 256 << 20}
 	for range members {
 		p.Weights = append(p.Weights, 1)
@@ -401,18 +402,21 @@ func TestSquare(t *testing.T) {
 					}
 				}
 			}
-			if one := p.Seconds; pl.Seconds > 1.15*one/float64(members) {
-				t.Errorf("A %v, B %v, C %v: %d members are predicted to take %.3g of the time of one, want %.3g", c.a, c.b, c.c,
-					members, pl.Seconds/one, 1/float64(members))
+			// Kernels hide most of the copies.
+			copies := c.each * bytes / p.Rate
+			if most := 1.02*p.Seconds/float64(members) + copies/2; pl.Seconds > most {
+				t.Errorf("A %v, B %v, C %v: %d members are predicted to take %.3g s, want at most %.3g s", c.a, c.b, c.c, members,
+					pl.Seconds, most)
 			}
 		}
 	}
 }
 
 // TestGrid checks that many members divide C by rows and columns, because each then receives less:
-// a quarter of A and of B, and its sixteenth of C, less the parts that it has.
+// the rows of A and the columns of B of its part, and the rest of the rows of C that it stores,
+// less the parts that it has.
 func TestGrid(t *testing.T) {
-	const n, members, side = 8192, 16, 4
+	const n, members = 8192, 16
 	p := square(t, n, members, Rows, Columns, Rows)
 	pl := p.Plan()
 	for to, from := range p.Traffic(&pl) {
@@ -422,12 +426,14 @@ func TestGrid(t *testing.T) {
 				got += bytes
 			}
 		}
-		parts := 1./side - 1./members + 1./side + (1-1./side)/members
-		if to/side == to%side { // it stores some of the columns of B that it needs
+		c := pl.Shares[to].C
+		down, across := n/max(c.Rows.Len(), 1), n/max(c.Cols.Len(), 1)
+		parts := 1/float64(down) - 1./members + 1/float64(across) + (1-1/float64(across))/members
+		if to*across/members == to%across { // it stores some of the columns of B that it needs
 			parts -= 1. / members
 		}
-		if c := pl.Shares[to].C; c.Rows.Len() != n/side || c.Cols.Len() != n/side || got != int(2*n*n*parts) {
-			t.Errorf("member %d computes %v and receives %d bytes, want a part of a grid of 4×4 and %.0f bytes", to, c, got,
+		if down*across != members || min(down, across) < 2 || got != int(2*n*n*parts) {
+			t.Errorf("member %d computes %v and receives %d bytes, want a part of a grid and %.0f bytes", to, c, got,
 				2*n*n*parts)
 		}
 	}

@@ -52,3 +52,9 @@ func (pl *Plan) Units(grain int) (rows, cols int) {
 	}
 	return rows, cols
 }
+
+// TilesAtOnce returns the number of tiles that the GPU computes at once, with one block per SM.
+func (pl *Plan) TilesAtOnce() int {
+	t := pl.Config.Tile
+	return max(pl.backend.Info().SMs/(max(t.SplitK, 1)*t.BlocksK()), 1)
+}

@@ -67,8 +67,8 @@ func TestDivision(t *testing.T) {
 	}
 	for _, gpus := range []int{2, 4, 8, 16, 64} {
 		e := predict(t, Product{dtype.BF16, n, n, n}, cluster(t, 1, gpus))
-		p := split.Product{Problem: problem, Weights: slices.Repeat([]float64{1}, gpus), UnitM: 128, UnitN: 128, Grain: 1,
-			Seconds: e.Single.Seconds(), Rate: cluster(t, 1, gpus).Peer, PanelBytes: 256 << 20}
+		p := split.Product{Problem: problem, Weights: slices.Repeat([]float64{1}, gpus), UnitM: 128, UnitN: 128,
+			Grain: 1, AtOnce: 132, Seconds: e.Single.Seconds(), Rate: cluster(t, 1, gpus).Peer, PanelBytes: 256 << 20}
 		for o, by := range []split.By{gemm.A: split.Rows, gemm.B: split.Columns, gemm.C: split.Rows} {
 			m := split.New(by, n, n, p.Weights, 128)
 			p.Places[o].Matrix = &m
