@@ -13,6 +13,7 @@ var layers = [][]string{
 	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
 		"internal/testkit/testrand"},
 	{"ranks", "internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
+	{"internal/device/timeline"},
 	{"internal/testkit", "internal/testkit/browser", "internal/split", "internal/host", "internal/cache", "internal/ref",
 		"internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
 	{"internal/cpu", "internal/ref/reftest", "internal/verify", "gemmtest", "internal/peers", "internal/device/emu",

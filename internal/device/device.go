@@ -126,6 +126,9 @@ type Rows struct{ Count, Width, HostPitch, DevicePitch int }
 // Whole returns the Rows of a contiguous copy of n bytes.
 func Whole(n int) Rows { return Rows{Count: 1, Width: n, HostPitch: n, DevicePitch: n} }
 
+// Bytes returns the number of bytes that the copy moves.
+func (r Rows) Bytes() int { return r.Count * r.Width }
+
 // Check returns an error if rows overlap or exceed n bytes of host memory.
 func (r Rows) Check(n int) error {
 	switch {
