@@ -4,8 +4,8 @@
 //
 // Abilities that only some backends have are optional interfaces: [Packer], [ReusablePlan],
 // [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [GroupRunner],
-// [EpilogueApplier], [Divisible], [TimePredictor], [Explainer] and [Tunable]. Dispatch checks for
-// each in one place.
+// [EpilogueApplier], [Divisible], [TimePredictor], [Splitter], [Explainer] and [Tunable]. Dispatch
+// checks for each in one place.
 package backend
 
 import (
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -180,6 +181,12 @@ type Divisible interface {
 type TimePredictor interface {
 	// Predicted returns the predicted time of a run, or 0 if it is not known.
 	Predicted() time.Duration
+}
+
+// Splitter is a Plan that can measure the time that its GPUs compute, copy and wait.
+type Splitter interface {
+	// Splits runs the plan and returns the split of the time on each GPU.
+	Splits(ctx context.Context, b *gemm.Buffers) ([]timeline.Split, error)
 }
 
 // Explainer is a Plan that records the candidates from which it was chosen.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tilework/internal/backend"
+	"tilework/internal/device/timeline"
 	"tilework/internal/dispatch/auto"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
@@ -114,6 +115,19 @@ func (pl *Plan) Predicted() time.Duration {
 		return p.Predicted()
 	}
 	return 0
+}
+
+// Splits runs the plan once and returns the split of its time on each GPU; see [backend.Splitter].
+// It is nil for backends without splits.
+func (pl *Plan) Splits(ctx context.Context, b gemm.Buffers) ([]timeline.Split, error) {
+	s, ok := pl.plan.(backend.Splitter)
+	if !ok {
+		return nil, nil
+	}
+	if err := pl.check(&b); err != nil {
+		return nil, err
+	}
+	return s.Splits(ctx, &b)
 }
 
 // Reasoning lists the candidates for the product with the reason for or against each, one per line.

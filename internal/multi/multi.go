@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/stream"
@@ -25,6 +27,7 @@ var (
 	_ backend.Tunable       = Backend{}
 	_ backend.Plan          = (*plan)(nil)
 	_ backend.TimePredictor = (*plan)(nil)
+	_ backend.Splitter      = (*plan)(nil)
 )
 
 // member is an open GPU of a list.
@@ -172,6 +175,28 @@ func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
 		err = fmt.Errorf("device %v: %w", pl.shares[failed].device, err)
 	}
 	return err
+}
+
+// Splits implements [backend.Splitter].
+func (pl *plan) Splits(ctx context.Context, b *gemm.Buffers) ([]timeline.Split, error) {
+	var devices []device.Device
+	for _, s := range pl.shares {
+		devices = append(devices, s.Backend().Device)
+	}
+	all, err := timeline.Measure(ctx, devices, func(lines []*timeline.Timeline) error {
+		timed := *pl
+		timed.shares = nil
+		for i, s := range pl.shares {
+			part := *s.Plan
+			part.Timeline = lines[i]
+			timed.shares = append(timed.shares, share{s.device, &part})
+		}
+		return timed.Run(ctx, b)
+	})
+	for i := range all {
+		all[i].Device = pl.shares[i].device.String()
+	}
+	return all, err
 }
 
 // each calls f for all shares at the same time, and returns the first error with its device.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,47 @@ func TestBits(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestSplits measures divided products. The times of each GPU must add up, and together the GPUs
+// must copy A, B and C: from the host, or from each other.
+func TestSplits(t *testing.T) {
+	p := testkit.Product(t, dtype.F32, dtype.F32, 300, 200, 50)
+	rng := testrand.New(t)
+	for _, n := range []int{1, 2, 3, 4} {
+		gpus(t, n)
+		pl, err := divided(p, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := testkit.Filled(rng, p)
+		all, err := pl.Splits(t.Context(), &b)
+		if err != nil || len(all) != n {
+			t.Fatalf("%d splits on %d GPUs, error %v", len(all), n, err)
+		}
+		in, out := 0, 0
+		for i, s := range all {
+			in, out = in+s.FromHost+s.FromGPUs, out+s.ToHost
+			sum := s.Compute + s.Copies + s.Waiting
+			if math.Abs(sum-s.Seconds) > 1e-9 || s.Compute <= 0 || s.Copies+s.Overlapped <= 0 || s.Waiting < 0 ||
+				s.Device != (backend.Device{Kind: backend.GPU, Index: i}).String() {
+				t.Errorf("GPU %d of %d: %+v", i, n, s)
+			}
+		}
+		if want := 4 * (300*50 + n*50*200); in != want || out != 4*300*200 {
+			t.Errorf("%d GPUs copied %d bytes in and %d out, want %d and %d", n, in, out, want, 4*300*200)
+		}
+	}
+	all := gpus(t, 2)
+	pl, err := divided(p, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := testkit.Filled(rng, p)
+	all[1].Fail(3, errFault)
+	if _, err := pl.Splits(t.Context(), &b); !errors.Is(err, errFault) {
+		t.Errorf("error %v, want that of the second GPU", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -274,6 +275,71 @@ func TestDividedBits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSplits measures products on 1 to 4 GPUs. The times of each GPU must add up, and the copied
+// bytes must be those of the plan.
+func TestSplits(t *testing.T) {
+	rng := testrand.New(t)
+	for _, n := range []int{1, 2, 3, 4} {
+		d, _ := openSeveral(t, emu.Options{}, several(n)...)
+		pickAny(d)
+		for range testkit.Cases(5, 30) {
+			p := &Product{Alpha: 1}
+			for o, l := range []gemm.Layout{gemm.Dense(dtype.F32, 90, 40), gemm.Dense(dtype.F32, 40, 70),
+				gemm.Dense(dtype.F32, 90, 70)} {
+				m, err := New(d, l, split.By(rng.IntN(3)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := m.CopyIn(t.Context(), someElements(rng, dtype.F32, l.Len()), l); err != nil {
+					t.Fatal(err)
+				}
+				p.Operands[o].On = m
+			}
+			traffic := make([][]int, n)
+			if err := p.with(func(x planned) error {
+				if x.division != nil {
+					traffic = x.division.Traffic(&x.division.Plan)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			all, err := Splits(t.Context(), p)
+			if err != nil || len(all) != n {
+				t.Fatalf("%d splits on %d GPUs, error %v", len(all), n, err)
+			}
+			computing := 0
+			for i, s := range all {
+				want := 0
+				for _, bytes := range traffic[i] {
+					want += bytes
+				}
+				if s.FromGPUs != want || s.FromHost+s.ToHost != 0 || s.Device != d.members[i].name.String() {
+					t.Errorf("GPU %d of %d: %+v, want %d bytes from GPUs", i, n, s, want)
+				}
+				if sum := s.Compute + s.Copies + s.Waiting; math.Abs(sum-s.Seconds) > 1e-9 || s.Waiting < 0 ||
+					want > 0 != (s.Copies+s.Overlapped > 0) {
+					t.Errorf("GPU %d of %d: %+v, want times that add up", i, n, s)
+				}
+				if s.Compute > 0 {
+					computing++
+				}
+			}
+			if computing == 0 {
+				t.Errorf("no GPU of %d computes: %+v", n, all)
+			}
+			for o := range gemm.C + 1 {
+				if err := p.Operands[o].On.Memory.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	if _, err := Splits(t.Context(), &Product{}); !errors.Is(err, gemm.ErrNoDevice) {
+		t.Errorf("without operands: error %v, want ErrNoDevice", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -32,6 +33,8 @@ type Product struct {
 	// Batch, unless it is zero, makes the product one of many: A, B and C are those of the first
 	// product, or for groups A and C hold the rows of all.
 	Batch gemm.Batch
+
+	timelines []*timeline.Timeline // of the members while their work is measured, or nil
 }
 
 // Operand is a matrix or vector of a product: on the device or, except for A, B and C, in host
@@ -74,8 +77,42 @@ func Gemm(ctx context.Context, p *Product) error {
 		if x.division != nil {
 			return x.division.run(ctx, p, x.problem, x.operands())
 		}
-		return p.enqueue(ctx, x.plan, x.memory)
+		return p.timeline(0).Do(p.device().first().Device, timeline.Compute, 0, func() error {
+			return p.enqueue(ctx, x.plan, x.memory)
+		})
 	})
+}
+
+// Splits computes the product once and returns the split of its time on each GPU.
+func Splits(ctx context.Context, p *Product) ([]timeline.Split, error) {
+	if err := p.c().there("C"); err != nil {
+		return nil, err
+	}
+	d := p.device()
+	if err := d.Sync(ctx); err != nil {
+		return nil, err
+	}
+	var devices []device.Device
+	for _, m := range d.members {
+		devices = append(devices, m.backend.Device)
+	}
+	all, err := timeline.Measure(ctx, devices, func(lines []*timeline.Timeline) error {
+		q := *p
+		q.timelines = lines
+		return device.Join(Gemm(ctx, &q), d.Sync(ctx))
+	})
+	for i := range all {
+		all[i].Device = d.members[i].name.String()
+	}
+	return all, exec.Sentinel(err)
+}
+
+// timeline returns the timeline of a member, or nil.
+func (p *Product) timeline(member int) *timeline.Timeline {
+	if p.timelines == nil {
+		return nil
+	}
+	return p.timelines[member]
 }
 
 // enqueue enqueues a plan, or runs and verifies it.
@@ -88,6 +125,9 @@ func (p *Product) enqueue(ctx context.Context, pl *exec.Plan, m kernel.Memory) e
 
 // c returns the matrix C.
 func (p *Product) c() Matrix { return p.Operands[gemm.C].On }
+
+// device returns the device of C.
+func (p *Product) device() *Device { return p.c().Memory.device }
 
 // uploadAndRun computes the product with a copy of operand o, which is in host memory.
 func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
@@ -185,7 +225,7 @@ func (p *Product) with(f func(planned) error) error {
 	if err := p.checkDevices(); err != nil {
 		return err
 	}
-	d := p.c().Memory.device
+	d := p.device()
 	if err := d.enter(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
@@ -240,7 +241,7 @@ func (x *oneShot) copyShared(ctx context.Context, s *step, o gemm.Operand, p par
 		host, at, rows := x.piece(s, o, mine)
 		sent := from.loads[number].piece
 		if i == 0 {
-			err := x.in.CopyIn(ctx, at, host, rows)
+			err := x.copyFromHost(ctx, at, host, rows)
 			if err == nil {
 				sent.done, err = x.record(x.in)
 			}
@@ -257,8 +258,9 @@ func (x *oneShot) copyShared(ctx context.Context, s *step, o gemm.Operand, p par
 		if err := x.arriving.Wait(sent.done); err != nil {
 			return err
 		}
-		if err := x.arriving.CopyPeer(at, from.device, sent.at, device.PeerRows{
-			Count: rows.Count, Width: rows.Width, FromPitch: sent.pitch, ToPitch: rows.DevicePitch,
+		if err := x.plan.Timeline.Do(x.arriving, timeline.FromGPU, rows.Bytes(), func() error {
+			return x.arriving.CopyPeer(at, from.device, sent.at, device.PeerRows{
+				Count: rows.Count, Width: rows.Width, FromPitch: sent.pitch, ToPitch: rows.DevicePitch})
 		}); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/testkit"
@@ -196,5 +198,59 @@ func TestExchangeCancel(t *testing.T) {
 	}
 	if err := x.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSplits measures products on 1 to 4 emulated GPUs. The times of each GPU must add up, and the
+// copied bytes must be those of its schedule.
+func TestSplits(t *testing.T) {
+	rng := testrand.New(t)
+	for _, n := range []int{1, 2, 3, 4} {
+		for range testkit.Cases(3, 20) {
+			p := testkit.Product(t, dtype.F32, dtype.F32, 40+rng.IntN(100), 40+rng.IntN(100), 1+rng.IntN(40))
+			x := newTeam(t, rng, p, n, func(o emu.Options) device.Device { return emulated(t, o) })
+			var devices []device.Device
+			for _, pl := range x.plans {
+				devices = append(devices, pl.Backend().Device)
+			}
+			all, err := timeline.Measure(t.Context(), devices, func(lines []*timeline.Timeline) error {
+				var timed []*Plan
+				for i, pl := range x.plans {
+					part := *pl
+					part.Timeline = lines[i]
+					timed = append(timed, &part)
+				}
+				_, err := RunTogether(t.Context(), timed, testkit.Filled(rng, p))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, err := x.whole.Split(t.Context(), testkit.Filled(rng, p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range append(all, whole) {
+				pl := append(x.plans, x.whole)[i]
+				in, out := pl.traffic(pl.Schedule())
+				peers := 0
+				for _, from := range x.backends {
+					peers += int(pl.Backend().Device.(*emu.Device).Copied(from.Device.(*emu.Device)))
+				}
+				if i == len(x.plans) {
+					peers = 0 // one GPU
+				}
+				if s.FromHost+s.FromGPUs != int(in) || s.ToHost != int(out) || s.FromGPUs != peers {
+					t.Errorf("%v on %d GPUs: %+v, want %v bytes in, %d of them from GPUs, and %v out", p, n, s, in, peers, out)
+				}
+				if sum := s.Compute + s.Copies + s.Waiting; math.Abs(sum-s.Seconds) > 1e-9 || s.Compute <= 0 || s.Waiting < 0 ||
+					s.Copies+s.Overlapped <= 0 {
+					t.Errorf("%v on %d GPUs: %+v, want times above zero that add up", p, n, s)
+				}
+			}
+			if err := x.close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -3,10 +3,12 @@
 package stream
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/memo"
@@ -55,6 +57,8 @@ type Plan struct {
 	// Limit is the number of bytes of device memory that Run may use for matrices. 0 allows nine
 	// tenths of the device's memory.
 	Limit int
+	// Timeline, if not nil, records the work of Run.
+	Timeline *timeline.Timeline
 
 	Steps    *schedule // nil before the first call of Schedule
 	expected estimate
@@ -82,6 +86,19 @@ func (pl *Plan) Host() *gemm.Problem { return pl.host }
 func (pl *Plan) Predicted() time.Duration {
 	pl.Schedule()
 	return pl.expected.total
+}
+
+// Split runs the plan and returns the split of its time.
+func (pl *Plan) Split(ctx context.Context, b gemm.Buffers) (timeline.Split, error) {
+	all, err := timeline.Measure(ctx, []device.Device{pl.on.Device}, func(lines []*timeline.Timeline) error {
+		timed := *pl
+		timed.Timeline = lines[0]
+		return timed.Run(ctx, b)
+	})
+	if err != nil {
+		return timeline.Split{}, err
+	}
+	return all[0], nil
 }
 
 // Backend returns the backend that made the plan.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
@@ -462,12 +463,14 @@ func (x *oneShot) copyIn(ctx context.Context, s *step) error {
 		if raw != 0 {
 			at = raw
 		}
-		if err := x.in.CopyIn(ctx, at, host, rows); err != nil {
+		if err := x.copyFromHost(ctx, at, host, rows); err != nil {
 			return err
 		}
 		if raw != 0 {
 			to := x.buffers[o][s.buffers[o]].at
-			if err := x.plan.part(s, false, x.in).Pack(ctx, o, raw, to); err != nil {
+			if err := x.plan.Timeline.Do(x.in, timeline.Compute, 0, func() error {
+				return x.plan.part(s, false, x.in).Pack(ctx, o, raw, to)
+			}); err != nil {
 				return err
 			}
 		}
@@ -477,11 +480,18 @@ func (x *oneShot) copyIn(ctx context.Context, s *step) error {
 	}
 	x.copied = true
 	for o, l := range x.plan.vectors() {
-		if err := x.in.CopyIn(ctx, x.vectors[o], x.host[o], device.Whole(l.Bytes())); err != nil {
+		if err := x.copyFromHost(ctx, x.vectors[o], x.host[o], device.Whole(l.Bytes())); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// copyFromHost enqueues a copy from host memory.
+func (x *oneShot) copyFromHost(ctx context.Context, to device.Ptr, host []byte, rows device.Rows) error {
+	return x.plan.Timeline.Do(x.in, timeline.FromHost, rows.Bytes(), func() error {
+		return x.in.CopyIn(ctx, to, host, rows)
+	})
 }
 
 // compute enqueues the launches of a step.
@@ -510,13 +520,17 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 		m[gemm.ScaleA] += device.Ptr(a.Type.Bytes(a.Index(s.rows.from/sideA, 0)))
 		m[gemm.ScaleB] += device.Ptr(b.Type.Bytes(b.Index(0, s.cols.from/sideB)))
 	}
-	return x.plan.part(s, x.schedule.packs, on).InScratch(x.scratch).Enqueue(ctx, m)
+	return x.plan.Timeline.Do(on, timeline.Compute, 0, func() error {
+		return x.plan.part(s, x.schedule.packs, on).InScratch(x.scratch).Enqueue(ctx, m)
+	})
 }
 
 // copyOut copies the result of a step out and waits for the copy.
 func (x *oneShot) copyOut(ctx context.Context, s *step) error {
 	host, at, rows := x.piece(s, gemm.C, s.parts()[gemm.C])
-	return x.out.CopyOut(ctx, host, at, rows)
+	return x.plan.Timeline.Do(x.out, timeline.ToHost, rows.Bytes(), func() error {
+		return x.out.CopyOut(ctx, host, at, rows)
+	})
 }
 
 // piece locates part p of a step's tile of operand o: its memory on the host, its address on the
