@@ -10,6 +10,7 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/bench"
+	"tilework/internal/device/timeline"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -171,6 +172,11 @@ func (p *residentProduct) Enqueue(ctx context.Context) error { return resident.G
 
 // Sync implements [bench.ResidentProduct].
 func (p *residentProduct) Sync(ctx context.Context) error { return p.c().Memory.Device().Sync(ctx) }
+
+// Splits implements [bench.ResidentProduct].
+func (p *residentProduct) Splits(ctx context.Context) ([]timeline.Split, error) {
+	return resident.Splits(ctx, &p.Product)
+}
 
 // CopyIn implements [bench.ResidentProduct].
 func (p *residentProduct) CopyIn(ctx context.Context, c []byte) error {

@@ -87,13 +87,16 @@ func TestBenchOnGPU(t *testing.T) {
 					strings.Contains(r.Detail, "blocks of C") == (r.Subject == "naive@3KB")
 			}},
 		{"--device gpu:0,1 --transfers --kernels naive,mma-tf32", "naive@gpu:0,1 naive mma-tf32@gpu:0,1 mma-tf32",
-			func(r bench.Record) bool { return r.Device == "gpu:0,1" && r.Steps == nil }},
+			func(r bench.Record) bool {
+				return r.Device == "gpu:0,1" && r.Steps == nil && r.Splits[0].Device == "gpu" && r.Splits[0].FromHost > 0
+			}},
 		{"--device gpu:0,1 --kernels naive,mma-tf32 --epilogue bias-col+residual",
 			"naive@gpu:0,1 naive@gpu:0,1/columns naive@gpu:0,1/each naive " +
 				"mma-tf32@gpu:0,1 mma-tf32@gpu:0,1/columns mma-tf32@gpu:0,1/each mma-tf32",
 			func(r bench.Record) bool {
-				return r.Device == "gpu:0,1" && !r.Transfers &&
-					strings.Contains(r.Detail, "computes") == strings.Contains(r.Subject, "@")
+				several := strings.Contains(r.Subject, "@")
+				return r.Device == "gpu:0,1" && !r.Transfers && several == (len(r.Splits) == 2) &&
+					strings.Contains(r.Detail, "computes") == several
 			}},
 		{"--batch 3", "tiled", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
 		{"--groups 4,0,2 --peers dense", "tiled", func(r bench.Record) bool {

@@ -11,6 +11,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -45,7 +46,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	var kernels []bench.Subject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		subject := hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)}
+		subject := hostSubject{name: k.name, at: one, gpu: g.backend, kernel: kernel, inexact: inexact(precision)}
 		if at.List != "" {
 			kernels = append(kernels, newListSubject(k.name+"@"+at.String(), at, kernel, precision))
 		}
@@ -83,6 +84,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 type hostSubject struct {
 	name, kernel string
 	inexact
+	at    backend.Device
 	gpu   *stream.Backend
 	limit int // see [stream.Plan.Limit]
 	plan  *stream.Plan
@@ -103,6 +105,13 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	s.plan.Limit = s.limit
 	plan := s.plan
 	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, plan.Compile(ctx)
+}
+
+// Splits implements [bench.Splitter].
+func (s *hostSubject) Splits(ctx context.Context, b gemm.Buffers) ([]timeline.Split, error) {
+	split, err := s.plan.Split(ctx, b)
+	split.Device = s.at.String()
+	return []timeline.Split{split}, err
 }
 
 // String returns the kernel and the schedule of the copies.
@@ -137,6 +146,11 @@ func (s *listSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 		return nil, err
 	}
 	return s.subject.Prepare(ctx, &q)
+}
+
+// Splits implements [bench.Splitter].
+func (s *listSubject) Splits(ctx context.Context, b gemm.Buffers) ([]timeline.Split, error) {
+	return s.plan.Splits(ctx, b)
 }
 
 // stepwiseSubject also times the steps of a product that does not overlap them.

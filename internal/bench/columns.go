@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tilework/internal/device/timeline"
 	"tilework/internal/host"
 )
 
@@ -78,6 +79,15 @@ var columns = []column{
 	{"upload_seconds", step(func(s *Steps) float64 { return s.Upload }), "", nil},
 	{"compute_seconds", step(func(s *Steps) float64 { return s.Compute }), "", nil},
 	{"download_seconds", step(func(s *Steps) float64 { return s.Download }), "", nil},
+	{"gpus", splitList(func(s *timeline.Split) any { return s.Device }), "", nil},
+	{"gpus_seconds", splitList(func(s *timeline.Split) any { return s.Seconds }), "", nil},
+	{"gpus_compute_seconds", splitList(func(s *timeline.Split) any { return s.Compute }), "", nil},
+	{"gpus_copies_seconds", splitList(func(s *timeline.Split) any { return s.Copies }), "", nil},
+	{"gpus_overlapped_seconds", splitList(func(s *timeline.Split) any { return s.Overlapped }), "", nil},
+	{"gpus_waiting_seconds", splitList(func(s *timeline.Split) any { return s.Waiting }), "", nil},
+	{"gpus_from_host_bytes", splitList(func(s *timeline.Split) any { return s.FromHost }), "", nil},
+	{"gpus_to_host_bytes", splitList(func(s *timeline.Split) any { return s.ToHost }), "", nil},
+	{"gpus_from_gpus_bytes", splitList(func(s *timeline.Split) any { return s.FromGPUs }), "", nil},
 	{"sm_mhz", load(func(l *Load) float64 { return l.SMClock.Median }), "clock", clockRate},
 	{"watts", load(func(l *Load) float64 { return l.Power.Median }), "", nil},
 	{"celsius", load(func(l *Load) float64 { return l.Temperature.Median }), "", nil},

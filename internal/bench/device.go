@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -247,6 +248,9 @@ func (s *deviceSite) batch() (time.Duration, int) { return 10 * time.Millisecond
 func (s *deviceSite) sets() int                   { return len(s.copies) }
 
 func (s *deviceSite) steps(int) (*Steps, error) { return nil, nil }
+
+// splits implements site. Kernels without copies have none.
+func (s *deviceSite) splits(context.Context, int) ([]timeline.Split, error) { return nil, nil }
 
 func (s *deviceSite) close() error {
 	err := errors.Join(s.device.Free(s.memory), s.holder.close())

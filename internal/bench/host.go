@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -105,6 +106,14 @@ func (h *hostSite) steps(i int) (*Steps, error) {
 	}
 	median := func(i int) float64 { return summarize(all[i]).Median }
 	return &Steps{Allocate: median(0), Upload: median(1), Compute: median(2), Download: median(3)}, nil
+}
+
+func (h *hostSite) splits(ctx context.Context, i int) ([]timeline.Split, error) {
+	s, ok := h.subjects[i].(Splitter)
+	if !ok {
+		return nil, nil
+	}
+	return s.Splits(ctx, h.copies[h.order.next()])
 }
 
 // batch limits the number of products for a clock that does not advance.

@@ -10,6 +10,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -215,6 +216,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 	sensed := o.watch(ctx)
 	if o.count == nil {
 		m.rounds(ctx)
+		m.splits(ctx)
 		m.energies(ctx)
 	}
 	m.load = sensed()
@@ -242,6 +244,8 @@ type site interface {
 	// steps times the steps of the product that subject i prepared. It returns nil if subject i has
 	// no steps.
 	steps(i int) (*Steps, error)
+	// splits computes the product that subject i prepared, as [Splitter] does.
+	splits(ctx context.Context, i int) ([]timeline.Split, error)
 	// sets returns the number of sets of operands.
 	sets() int
 	close() error

@@ -17,6 +17,7 @@ import (
 	"math"
 
 	"tilework/dtype"
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -77,6 +78,8 @@ type Record struct {
 	// Setup is the one-time cost in seconds, such as compiling a kernel or trying algorithms.
 	Setup float64 `json:"setup_seconds,omitempty"`
 	Steps *Steps  `json:"steps,omitempty"` // only of a product with transfers
+	// Splits holds the split of the time on each GPU, of a product that is none of the timed ones.
+	Splits []timeline.Split `json:"splits,omitempty"`
 	// Reps is the number of timings that the record sums up. Each is the median of MedianOf timings
 	// (0 means 1) of Batch products.
 	Reps     int       `json:"reps"`
@@ -229,6 +232,9 @@ func (r *Record) check() error {
 	}
 	if n := len(r.Samples); n < 1 || n > r.Reps {
 		return fmt.Errorf("%d samples: want 1 to %d, the number of reps", n, r.Reps)
+	}
+	if err := r.checkSplits(); err != nil {
+		return err
 	}
 	for _, s := range r.Samples {
 		if !(s > 0) {

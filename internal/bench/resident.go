@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -25,6 +26,9 @@ type ResidentProduct interface {
 	// CopyIn and CopyOut copy C from and to host memory, where it has the problem's layout.
 	CopyIn(ctx context.Context, c []byte) error
 	CopyOut(ctx context.Context, c []byte) error
+	// Splits computes the product and returns the split of its time on each GPU, or nil if it has
+	// none.
+	Splits(ctx context.Context) ([]timeline.Split, error)
 	// Close frees the matrices.
 	Close() error
 }
@@ -44,7 +48,8 @@ func MeasureResident(ctx context.Context, c Case, kernels []ResidentSubject, o O
 		return nil, err
 	}
 	return measureAt(ctx, c, runs, o, func(data *operands) (site, error) {
-		return &residentSite{problem: &c.Problem, data: data, subjects: kernels, now: o.now}, nil
+		return &residentSite{problem: &c.Problem, data: data, subjects: kernels,
+			products: make([]ResidentProduct, len(kernels)), now: o.now}, nil
 	})
 }
 
@@ -53,8 +58,8 @@ type residentSite struct {
 	problem  *gemm.Problem
 	data     *operands
 	subjects []ResidentSubject
-	products []ResidentProduct
-	last     ResidentProduct // enqueued last
+	products []ResidentProduct // of the subjects; nil if a subject could not be prepared
+	last     ResidentProduct   // enqueued last
 	now      func() time.Duration
 }
 
@@ -63,7 +68,7 @@ func (s *residentSite) prepare(ctx context.Context, i int) (product, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.products = append(s.products, p)
+	s.products[i] = p
 	return func(ctx context.Context, _ int) error {
 		s.last = p
 		return p.Enqueue(ctx)
@@ -104,10 +109,16 @@ func (s *residentSite) sets() int                   { return 1 }
 
 func (s *residentSite) steps(int) (*Steps, error) { return nil, nil }
 
+func (s *residentSite) splits(ctx context.Context, i int) ([]timeline.Split, error) {
+	return s.products[i].Splits(ctx)
+}
+
 func (s *residentSite) close() error {
 	var errs []error
 	for _, p := range s.products {
-		errs = append(errs, p.Close())
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
