@@ -36,13 +36,7 @@ func scalings(s *study) ([]*Chart, string) {
 		return nil, "No product was timed on several GPUs (bench --device gpu:0,1)."
 	}
 	var all []*Chart
-	for _, g := range groupBy(rows, func(r row) string {
-		name := r.Types() + " on " + r.device()
-		if r.Transfers {
-			name += ", with copies"
-		}
-		return s.label(name, r.source)
-	}) {
+	for _, g := range byPlace(s, rows) {
 		for _, c := range []*Chart{strongScaling(g), weakScaling(g)} {
 			if c != nil {
 				all = append(all, c)

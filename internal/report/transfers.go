@@ -43,6 +43,24 @@ func (s *study) compileTime(r row) float64 {
 	return longest
 }
 
+// addParts adds a bar of the parts of a time, in percent of their sum, which it returns.
+func (r *Rows) addParts(name, what string, seconds []float64) (sum float64) {
+	for _, t := range seconds {
+		sum += t
+	}
+	bar := Row{Name: name, End: bench.Duration(sum)}
+	for i, t := range seconds {
+		v := 100 * t / sum
+		bar.Values = append(bar.Values, Value{Key: i, V: v, Low: v, High: v,
+			Text: fmt.Sprintf("%s\n%s: %s, %s", what, r.Legend[i].Name, bench.Duration(t), percent(t/sum))})
+	}
+	r.Rows = append(r.Rows, bar)
+	return sum
+}
+
+// seconds returns the cell of a time.
+func seconds(t float64) Cell { return numberCell(bench.Duration(t), t) }
+
 func (s *study) stepChart(c *Chart, rows []row) *Chart {
 	bars := &Rows{X: Axis{Label: "share of the time of all steps (%)", Text: tick}, Stacked: true}
 	c.Drawing = bars
@@ -53,22 +71,14 @@ func (s *study) stepChart(c *Chart, rows []row) *Chart {
 	}
 	c.Table.Columns = append(c.Table.Columns, Column{"all steps", "s"}, Column{"overlapped", "s"},
 		Column{"compile, once", "s"})
-	seconds := func(t float64) Cell { return numberCell(bench.Duration(t), t) }
 	for _, r := range rows {
-		sum := 0.0
-		for _, p := range steps {
-			sum += p.seconds(r.Steps)
-		}
 		cells := []Cell{sizeCell(r.N), textCell(r.Subject)}
-		bar := Row{Name: "N = " + tick(float64(r.N)), End: bench.Duration(sum)}
-		for i, p := range steps {
+		var parts []float64
+		for _, p := range steps {
 			t := p.seconds(r.Steps)
-			cells = append(cells, seconds(t))
-			v := 100 * t / sum
-			bar.Values = append(bar.Values, Value{Key: i, V: v, Low: v, High: v,
-				Text: fmt.Sprintf("%s, %s\n%s: %s, %s", r.Subject, shape(r.Record), p.name, bench.Duration(t), percent(t/sum))})
+			cells, parts = append(cells, seconds(t)), append(parts, t)
 		}
-		bars.Rows = append(bars.Rows, bar)
+		sum := bars.addParts("N = "+tick(float64(r.N)), r.Subject+", "+shape(r.Record), parts)
 		c.Table.add(append(cells, seconds(sum), seconds(r.Seconds.Median), seconds(s.compileTime(r)))...)
 		c.Answer = fmt.Sprintf("At %s, the multiplication takes %s of the time from host memory to host memory.",
 			shape(r.Record), percent(r.Steps.Compute/sum))

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+
+	"tilework/internal/device/timeline"
+	"tilework/internal/host"
+)
+
+// splitParts are the parts of a product's time on a GPU.
+var splitParts = []struct {
+	name    string
+	seconds func(*timeline.Split) float64
+}{
+	{"computing", func(s *timeline.Split) float64 { return s.Compute - s.Overlapped }},
+	{"computing and copying", func(s *timeline.Split) float64 { return s.Overlapped }},
+	{"only copying", func(s *timeline.Split) float64 { return s.Copies }},
+	{"waiting", func(s *timeline.Split) float64 { return s.Waiting }},
+}
+
+// splits shows how the GPUs of a product spend its time.
+func splits(s *study) ([]*Chart, string) {
+	rows := filter(s.rows, of(onGPU), not(isPeer), func(r row) bool { return len(r.Splits) > 0 })
+	if len(rows) == 0 {
+		return nil, "No record has the time that GPUs compute, copy and wait (bench --device gpu:0,1, or --transfers)."
+	}
+	var all []*Chart
+	for _, g := range byPlace(s, rows) {
+		all = append(all, splitChart(g))
+	}
+	return all, ""
+}
+
+// byPlace groups rows by their types, their device and whether they include copies.
+func byPlace(s *study, rows []row) []group {
+	return groupBy(rows, func(r row) string {
+		name := r.Types() + " on " + r.device()
+		if r.Transfers {
+			name += ", with copies"
+		}
+		return s.label(name, r.source)
+	})
+}
+
+// splitChart draws the GPUs of the fastest subject of each product on the most GPUs. The table has
+// all subjects.
+func splitChart(g group) *Chart {
+	bars := &Rows{X: Axis{Label: "share of the product's time (%)", Text: tick}, Stacked: true}
+	c := &Chart{ID: "split-" + word(g.name), Title: "What each GPU does: " + g.name, Drawing: bars}
+	c.Table.Columns = []Column{{"product", ""}, {"kernel", ""}, {"GPU", ""}, {"time", "s"}}
+	for i, p := range splitParts {
+		bars.Legend = append(bars.Legend, Key{Name: p.name, Mark: markBar, Color: palette[i]})
+		c.Table.Columns = append(c.Table.Columns, Column{p.name, "s"})
+	}
+	c.Table.Columns = append(c.Table.Columns, Column{"from host", ""}, Column{"to host", ""}, Column{"from GPUs", ""})
+	bytes := func(n int) Cell { return numberCell(host.Bytes(uint64(n)), float64(n)) }
+	for _, product := range groupBy(g.rows, func(r row) string { return shape(r.Record) + " " + r.Transposes() }) {
+		most := byGPUs(product.rows)
+		drawn := most[len(most)-1]
+		for _, r := range product.rows {
+			for i := range r.Splits {
+				x := &r.Splits[i]
+				cells := []Cell{textCell(shape(r.Record)), textCell(r.Subject), textCell(x.Device), seconds(x.Seconds)}
+				var parts []float64
+				for _, p := range splitParts {
+					parts = append(parts, p.seconds(x))
+					cells = append(cells, seconds(p.seconds(x)))
+				}
+				c.Table.add(append(cells, bytes(x.FromHost), bytes(x.ToHost), bytes(x.FromGPUs))...)
+				if r == drawn {
+					bars.addParts(shape(r.Record)+", "+x.Device, r.Subject+", "+shape(r.Record)+" on "+x.Device, parts)
+					c.Answer = fmt.Sprintf("At %s, %s computes for %s of the time, only copies for %s, and waits for %s.",
+						shape(r.Record), x.Device, percent(x.Compute/x.Seconds), percent(x.Copies/x.Seconds),
+						percent(x.Waiting/x.Seconds))
+				}
+			}
+		}
+	}
+	c.Notes = append(c.Notes, "Measured with events around each copy and kernel, in a product that is not one of the "+
+		"timed ones. Waiting includes the host's time to start and end the product.")
+	return c
+}
