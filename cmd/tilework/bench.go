@@ -86,6 +86,12 @@ Peers on a GPU:
 			{"", "the kernel ENTRY of the file in --peer-path " + kernelPeer + "=FILE.ptx, where a block of X×Y"},
 			{"", "threads computes ROWS×COLS elements of C (see docs/results/reference)"},
 		}) + `
+Peers on one GPU or several, in processes of their own and measured by the host's clock:
+` + peerHelp([][2]string{
+			{torchPeer, "PyTorch: all-gather of B over NCCL, then matmul; on one GPU a matmul"},
+			{"", "(--peer-path " + torchPeer + "=FILE selects the Python to start, otherwise python3)"},
+			{torchAsyncPeer, "PyTorch's async tensor parallelism, which gathers A while it multiplies"},
+		}) + `
 Peers with --transfers: those on the CPU, and
 ` + peerHelp([][2]string{
 			{xtPeer, "cuBLASXt, for float32 and float64"},
@@ -114,6 +120,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --transfers --gpu-memory 16GiB,1GiB --peers cublasxt --sizes 16384
   tilework bench --device gpu:0,1 --transfers --sizes 16384
   tilework bench --device gpu:all --sizes 16384 --dtypes bfloat16,float32
+  tilework bench --device gpu:0,1 --sizes 32768 --dtypes bfloat16 --peers pytorch,pytorch-async
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -183,7 +190,7 @@ records. It refuses a file from another machine or another version of tilework.`
 	complete(c, "kernels",
 		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
 	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, defaultPeer, ltPeer, ltTF32Peer, thenPeer, densePeer,
-		xtPeer, xtPinnedPeer, "all")...)
+		xtPeer, xtPinnedPeer, torchPeer, torchAsyncPeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -200,7 +207,7 @@ func peerHelp(docs [][2]string) string {
 }
 
 // pathNames returns the peers that --peer-path can name.
-func pathNames() []string { return append(libraryNames(), ltPeer, xtPeer, kernelPeer) }
+func pathNames() []string { return append(libraryNames(), ltPeer, xtPeer, kernelPeer, torchPeer) }
 
 // choice is the value of a flag that is true, false or not given.
 type choice struct{ set, value bool }

@@ -102,8 +102,8 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 		switch open = f.onGPU; {
 		case f.transfers:
 			open = f.throughGPU
-		case device.List != "":
-			open = f.onSeveral
+		case device.List != "" || f.wantsTorch():
+			open = f.onResident
 		}
 	}
 	if device.Kind == backend.Emulator && device.List != "" {

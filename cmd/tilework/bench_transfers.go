@@ -27,9 +27,10 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	stderr io.Writer) (_ bencher, err error) {
 	one := at
 	if at.List != "" {
-		if at, one, err = members(at); err != nil {
+		if at, err = members(at); err != nil {
 			return bencher{}, err
 		}
+		one = at.Members()[0]
 	}
 	backend, release, err := gpu.Open(one)
 	if err != nil {

@@ -56,6 +56,12 @@ type Unchecked interface {
 	Unchecked()
 }
 
+// SelfChecked is a subject whose matrices are out of reach of the measurement. Check computes the
+// most recently prepared product, and returns the largest error of C divided by its bound.
+type SelfChecked interface {
+	Check(ctx context.Context) (ratio float64, err error)
+}
+
 // Precision describes how an [Inexact] subject rounds A and B. The zero value means no rounding.
 type Precision struct {
 	Name     string  // "tf32"

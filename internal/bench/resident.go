@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"tilework/internal/device/timeline"
@@ -20,9 +21,9 @@ type ResidentSubject interface {
 
 // ResidentProduct is a product of matrices on a device.
 type ResidentProduct interface {
-	// Enqueue enqueues the product, and Sync waits for all enqueued work.
-	Enqueue(ctx context.Context) error
-	Sync(ctx context.Context) error
+	// Run computes the product n times. It returns the time from the start of the first until all
+	// devices have finished.
+	Run(ctx context.Context, n int) (time.Duration, error)
 	// CopyIn and CopyOut copy C from and to host memory, where it has the problem's layout.
 	CopyIn(ctx context.Context, c []byte) error
 	CopyOut(ctx context.Context, c []byte) error
@@ -33,14 +34,13 @@ type ResidentProduct interface {
 	Close() error
 }
 
-// MeasureResident is [Measure] for matrices that stay on the devices of the subjects. The host's
-// clock measures the time from enqueueing some products until all GPUs have finished.
-func MeasureResident(ctx context.Context, c Case, kernels []ResidentSubject, o Options) ([]Record, error) {
+// MeasureResident is [Measure] for matrices that stay on the devices of the subjects.
+func MeasureResident(ctx context.Context, c Case, kernels, peers []ResidentSubject, o Options) ([]Record, error) {
 	if o.Warmup == 0 {
 		o.Warmup = 200 * time.Millisecond // a GPU's clock rate settles under load
 	}
 	o = o.withDefaults()
-	runs, err := newRuns(c, kernels, nil)
+	runs, err := newRuns(c, kernels, peers)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func MeasureResident(ctx context.Context, c Case, kernels []ResidentSubject, o O
 		return nil, err
 	}
 	return measureAt(ctx, c, runs, o, func(data *operands) (site, error) {
-		return &residentSite{problem: &c.Problem, data: data, subjects: kernels,
-			products: make([]ResidentProduct, len(kernels)), now: o.now}, nil
+		return &residentSite{problem: &c.Problem, data: data, subjects: slices.Concat(kernels, peers),
+			products: make([]ResidentProduct, len(runs))}, nil
 	})
 }
 
@@ -59,8 +59,9 @@ type residentSite struct {
 	data     *operands
 	subjects []ResidentSubject
 	products []ResidentProduct // of the subjects; nil if a subject could not be prepared
-	last     ResidentProduct   // enqueued last
-	now      func() time.Duration
+	// counting is the product that was run last, and count the number of its runs; see time.
+	counting ResidentProduct
+	count    int
 }
 
 func (s *residentSite) prepare(ctx context.Context, i int) (product, error) {
@@ -69,19 +70,19 @@ func (s *residentSite) prepare(ctx context.Context, i int) (product, error) {
 		return nil, err
 	}
 	s.products[i] = p
-	return func(ctx context.Context, _ int) error {
-		s.last = p
-		return p.Enqueue(ctx)
+	return func(context.Context, int) error {
+		s.counting = p
+		s.count++
+		return nil
 	}, nil
 }
 
-// result computes a product twice: the first one shows whose C is to be reset.
 func (s *residentSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
 	if err := run(ctx, 0); err != nil {
 		return nil, 0, err
 	}
 	host := s.data.Buffers[gemm.C]
-	if err := s.last.CopyIn(ctx, host); err != nil {
+	if err := s.counting.CopyIn(ctx, host); err != nil {
 		return nil, 0, err
 	}
 	took, err := s.time(ctx, run, 1)
@@ -89,18 +90,18 @@ func (s *residentSite) result(ctx context.Context, run product) ([]byte, time.Du
 		return nil, 0, err
 	}
 	got := make([]byte, len(host))
-	return got, took, s.last.CopyOut(ctx, got)
+	return got, took, s.counting.CopyOut(ctx, got)
 }
 
+// time counts the products first, because a device may have a clock of its own.
 func (s *residentSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
-	start := s.now()
+	s.count = 0
 	for range n {
 		if err := run(ctx, 0); err != nil {
 			return 0, err
 		}
 	}
-	err := s.last.Sync(ctx)
-	return s.now() - start, err
+	return s.counting.Run(ctx, s.count)
 }
 
 // batch returns a shortest timing that hides the wait for all GPUs at its end.

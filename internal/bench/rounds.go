@@ -81,7 +81,7 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 	if err != nil {
 		return err
 	}
-	if err := r.verify(c, check); err != nil {
+	if err := r.verify(ctx, c, check); err != nil {
 		return err
 	}
 	if m.o.count != nil {
@@ -99,11 +99,17 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 }
 
 // verify checks a result and records its error ratio.
-func (r *run) verify(c []byte, check Check) error {
+func (r *run) verify(ctx context.Context, c []byte, check Check) error {
 	if _, ok := r.subject.(Unchecked); ok {
 		return nil
 	}
-	ratio, err := check(c, r.precision.Roundoff)
+	var ratio float64
+	var err error
+	if s, ok := r.subject.(SelfChecked); ok {
+		ratio, err = s.Check(ctx)
+	} else {
+		ratio, err = check(c, r.precision.Roundoff)
+	}
 	if err != nil {
 		return fmt.Errorf("checking the result: %w", err)
 	}
@@ -123,7 +129,7 @@ func (m *measurement) verifyAgain(ctx context.Context, check Check) {
 		}
 		c, _, err := m.site.result(ctx, r.multiply)
 		if err == nil {
-			err = r.verify(c, check)
+			err = r.verify(ctx, c, check)
 		}
 		if r.err = failure(ctx, err); r.err != nil {
 			r.err = fmt.Errorf("after the timings: %w", r.err)

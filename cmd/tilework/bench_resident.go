@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"tilework/internal/backend"
 	"tilework/internal/bench"
@@ -18,26 +19,28 @@ import (
 	"tilework/internal/split"
 )
 
-// onSeveral returns a bencher of matrices in the memory of several GPUs. Each kernel is measured on
-// the first GPU, and on all with B divided by rows and by columns, and with B on each GPU, where
-// nothing is copied.
-func (f *benchFlags) onSeveral(_ context.Context, at backend.Device, problems []gemm.Problem,
+// onResident returns a bencher of matrices that stay on the GPUs of subjects, which may be several.
+// Each kernel is measured on the first GPU, and on all with B divided by rows and by columns, and
+// with B on each GPU, where nothing is copied.
+func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
-	switch {
-	case f.peers != "":
-		return bencher{}, fmt.Errorf("--peers %s: peers run on one GPU (want --device gpu, or --transfers)", f.peers)
-	case f.choice || f.batch > 1 || f.groups != "" || f.energy > 0 || f.cold.value:
-		return bencher{}, fmt.Errorf("--choice, --batch, --groups, --energy and --cold: want one GPU, not %v", at)
+	if f.choice || f.batch > 1 || f.groups != "" || f.energy > 0 || f.cold.value {
+		return bencher{}, fmt.Errorf("--choice, --batch, --groups, --energy and --cold: want one GPU, not %v, and not the "+
+			"peer %s", at, torchPeer)
 	}
-	at, one, err := members(at)
+	gpus := []backend.Device{at}
+	if at.List != "" {
+		if at, err = members(at); err != nil {
+			return bencher{}, err
+		}
+		gpus = at.Members()
+	}
+	one := gpus[0]
+	opened, release, err := gpu.Open(one)
 	if err != nil {
 		return bencher{}, err
 	}
-	first, release, err := gpu.Open(one)
-	if err != nil {
-		return bencher{}, err
-	}
-	g, err := f.pickGPU(one, first, release, problems, stderr)
+	g, err := f.pickGPU(one, opened, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -46,47 +49,62 @@ func (f *benchFlags) onSeveral(_ context.Context, at backend.Device, problems []
 			err = errors.Join(err, g.close())
 		}
 	}()
-	var devices [2]*resident.Device // all GPUs, and the first
-	for i, name := range []backend.Device{at, one} {
-		if devices[i], err = resident.Open(name); err != nil {
+	open := func(name backend.Device) (*resident.Device, error) {
+		d, err := resident.Open(name)
+		if err == nil {
+			g.closers = append(g.closers, d.Close)
+		}
+		return d, err
+	}
+	first, err := open(one)
+	if err != nil {
+		return bencher{}, err
+	}
+	type place struct {
+		suffix string // of the subject's name
+		on     *resident.Device
+		b      split.By
+	}
+	var places []place
+	if at.List != "" {
+		all, err := open(at)
+		if err != nil {
 			return bencher{}, err
 		}
-		g.closers = append(g.closers, devices[i].Close)
+		name := "@" + at.String()
+		places = []place{{name, all, split.Rows}, {name + "/columns", all, split.Columns},
+			{name + "/each", all, split.OnEach}}
 	}
+	places = append(places, place{"", first, split.Rows})
 	var kernels []bench.ResidentSubject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		for _, x := range []struct {
-			name string
-			on   *resident.Device
-			b    split.By
-		}{
-			{k.name + "@" + at.String(), devices[0], split.Rows},
-			{k.name + "@" + at.String() + "/columns", devices[0], split.Columns},
-			{k.name + "@" + at.String() + "/each", devices[0], split.OnEach},
-			{k.name, devices[1], split.Rows},
-		} {
-			kernels = append(kernels, &residentSubject{name: x.name, kernel: kernel, on: x.on, b: x.b,
+		for _, x := range places {
+			kernels = append(kernels, &residentSubject{name: k.name + x.suffix, kernel: kernel, on: x.on, b: x.b,
 				inexact: inexact(precision)})
 		}
+	}
+	others, err := f.torchPeers(ctx, gpus, g, stderr)
+	if err != nil {
+		return bencher{}, err
 	}
 	options := f.options()
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		subjects: func(*gemm.Problem) []string { return names(kernels) }, options: options,
+		subjects: func(*gemm.Problem) []string { return names(kernels, others) }, options: options,
 		newCase: f.deviceCase,
 		fits:    func(p *gemm.Problem) error { return bench.Fits(p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
-			return bench.MeasureResident(ctx, c, kernels, options)
+			return bench.MeasureResident(ctx, c, kernels, others, options)
 		},
 		close: g.close,
 	}, nil
 }
 
-// members returns a list of GPUs by their numbers, and its first GPU. All must be usable.
-func members(list backend.Device) (numbered, first backend.Device, err error) {
+// members returns a list of GPUs by their numbers. All must be usable.
+func members(list backend.Device) (numbered backend.Device, err error) {
 	if err := dispatch.CheckDevice(list); err != nil {
-		return list, first, err
+		return list, err
 	}
 	if list.List == backend.AllGPUs {
 		var numbers []string
@@ -97,11 +115,11 @@ func members(list backend.Device) (numbered, first backend.Device, err error) {
 			}
 			return err
 		}); err != nil {
-			return list, first, err
+			return list, err
 		}
 		list.List = strings.Join(numbers, ",")
 	}
-	return list, list.Members()[0], nil
+	return list, nil
 }
 
 // residentSubject is a kernel on matrices that stay on one GPU or several.
@@ -167,11 +185,17 @@ type residentProduct struct {
 
 func (p *residentProduct) c() resident.Matrix { return p.Operands[gemm.C].On }
 
-// Enqueue implements [bench.ResidentProduct].
-func (p *residentProduct) Enqueue(ctx context.Context) error { return resident.Gemm(ctx, &p.Product) }
-
-// Sync implements [bench.ResidentProduct].
-func (p *residentProduct) Sync(ctx context.Context) error { return p.c().Memory.Device().Sync(ctx) }
+// Run implements [bench.ResidentProduct] with the host's clock.
+func (p *residentProduct) Run(ctx context.Context, n int) (time.Duration, error) {
+	start := time.Now()
+	for range n {
+		if err := resident.Gemm(ctx, &p.Product); err != nil {
+			return 0, err
+		}
+	}
+	err := p.c().Memory.Device().Sync(ctx)
+	return time.Since(start), err
+}
 
 // Splits implements [bench.ResidentProduct].
 func (p *residentProduct) Splits(ctx context.Context) ([]timeline.Split, error) {
