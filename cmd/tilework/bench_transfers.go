@@ -62,7 +62,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 			kernels = append(kernels, &limited)
 		}
 	}
-	others, err := f.transferPeers(g, stderr)
+	others, err := f.transferPeers(at, g, stderr)
 	if err != nil {
 		return bencher{}, errors.Join(err, g.close())
 	}
@@ -240,9 +240,9 @@ const (
 	xtPinnedPeer = "cublasxt-pinned"
 )
 
-// transferPeers opens the peers of --peers that multiply matrices in host memory. Closing g closes
-// them.
-func (f *benchFlags) transferPeers(g *benchGPU, stderr io.Writer) ([]bench.Subject, error) {
+// transferPeers opens the peers of --peers that multiply matrices in host memory, those on GPUs for
+// all of at. Closing g closes them.
+func (f *benchFlags) transferPeers(at backend.Device, g *benchGPU, stderr io.Writer) ([]bench.Subject, error) {
 	var subjects []bench.Subject
 	var rest []string
 	for _, name := range f.peerNames(append([]string{xtPeer}, libraryNames()...)) {
@@ -258,7 +258,13 @@ func (f *benchFlags) transferPeers(g *benchGPU, stderr io.Writer) ([]bench.Subje
 		if err != nil {
 			return nil, err
 		}
-		xt, err := peers.OpenCuBLASXt(g.backend.Device, paths[xtPeer])
+		var others []int
+		if at.List != "" {
+			for _, d := range at.Members()[1:] {
+				others = append(others, d.Index)
+			}
+		}
+		xt, err := peers.OpenCuBLASXt(g.backend.Device, others, paths[xtPeer])
 		if err != nil {
 			missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
 			if missing && (f.peers == "all" || f.optional) {

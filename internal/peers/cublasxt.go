@@ -12,11 +12,12 @@ import (
 )
 
 // CuBLASXt is the part of NVIDIA's cuBLAS that multiplies matrices in host memory, opened for one
-// GPU.
+// GPU or several.
 type CuBLASXt struct {
 	Path string // the loaded file, with symbolic links resolved
 
 	gpu    PinningGPU
+	all    []int32 // numbers of the GPUs
 	procs  map[string]uintptr
 	run    func(proc uintptr, args ...uintptr) uintptr // invoke; tests replace it
 	handle uintptr
@@ -54,9 +55,10 @@ const xtBlockDim = 8192
 
 var cublasXtProcs = []string{xtCreate, xtDestroy, xtDeviceSelect, xtSetBlockDim, xtSgemm, xtDgemm, blasStatus}
 
-// OpenCuBLASXt opens the library for a GPU. If path is empty, it opens the file named by
-// TILEWORK_CUBLAS, or searches for the library. The errors are those of [OpenCuBLASLt].
-func OpenCuBLASXt(d device.Device, path string) (_ *CuBLASXt, err error) {
+// OpenCuBLASXt opens the library for a GPU and others of the same process, given by their numbers.
+// If path is empty, it opens the file named by TILEWORK_CUBLAS, or searches for the library. The
+// errors are those of [OpenCuBLASLt].
+func OpenCuBLASXt(d device.Device, others []int, path string) (_ *CuBLASXt, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cublasxt: %w", err)
@@ -71,7 +73,10 @@ func OpenCuBLASXt(d device.Device, path string) (_ *CuBLASXt, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &CuBLASXt{gpu: g, procs: map[string]uintptr{}, run: invoke}
+	l := &CuBLASXt{gpu: g, all: []int32{int32(g.Index())}, procs: map[string]uintptr{}, run: invoke}
+	for _, other := range others {
+		l.all = append(l.all, int32(other))
+	}
 	for _, name := range cublasXtProcs {
 		if l.procs[name], err = dlsym(file, name); err != nil {
 			return nil, fmt.Errorf("the file is not cuBLAS of CUDA 11.4 or later: %w", err)
@@ -81,15 +86,14 @@ func OpenCuBLASXt(d device.Device, path string) (_ *CuBLASXt, err error) {
 	return l, l.init()
 }
 
-// init creates the library's handle and selects the GPU.
+// init creates the library's handle and selects the GPUs.
 func (l *CuBLASXt) init() error {
 	l.unpin = map[*byte]func() error{}
-	index := int32(l.gpu.Index())
 	return l.gpu.Foreign(func(uintptr) error {
 		if err := l.call(xtCreate, uintptr(unsafe.Pointer(&l.handle))); err != nil {
 			return err
 		}
-		err := l.call(xtDeviceSelect, l.handle, 1, uintptr(unsafe.Pointer(&index)))
+		err := l.call(xtDeviceSelect, l.handle, uintptr(len(l.all)), uintptr(unsafe.Pointer(unsafe.SliceData(l.all))))
 		if err == nil {
 			err = l.call(xtSetBlockDim, l.handle, xtBlockDim)
 		}

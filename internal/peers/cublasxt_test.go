@@ -3,6 +3,7 @@ package peers
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -21,7 +22,7 @@ type fakeXt struct {
 	failAt  int
 	calls   int
 	handles int
-	device  int32
+	devices []int32
 	texts   cStrings
 }
 
@@ -49,7 +50,8 @@ func newFakeXt(t *testing.T) (*fakeXt, *CuBLASXt) {
 		t.Fatal(err)
 	}
 	f := &fakeXt{t: t}
-	l := &CuBLASXt{gpu: pinningGPU{fakeGPU: fakeGPU{gpu}, pinned: new(int)}, procs: map[string]uintptr{}, run: f.run}
+	l := &CuBLASXt{gpu: pinningGPU{fakeGPU: fakeGPU{gpu}, pinned: new(int)}, all: []int32{3, 1},
+		procs: map[string]uintptr{}, run: f.run}
 	for i, name := range cublasXtProcs {
 		l.procs[name] = uintptr(i + 1)
 	}
@@ -74,10 +76,7 @@ func (f *fakeXt) run(proc uintptr, a ...uintptr) uintptr {
 	case xtDestroy:
 		f.handles--
 	case xtDeviceSelect:
-		if a[1] != 1 {
-			f.t.Errorf("selected %d devices", a[1])
-		}
-		f.device = *pointTo[int32](a[2])
+		f.devices = append([]int32(nil), unsafe.Slice(pointTo[int32](a[2]), a[1])...)
 	case xtSgemm:
 		columnMajor[float32](a)
 	case xtDgemm:
@@ -116,8 +115,8 @@ func columnMajor[T float32 | float64](a []uintptr) {
 // TestXtProducts compares products with the reference.
 func TestXtProducts(t *testing.T) {
 	f, l := newFakeXt(t)
-	if err := l.init(); err != nil || f.device != 3 {
-		t.Fatalf("device %d, error %v", f.device, err)
+	if err := l.init(); err != nil || !slices.Equal(f.devices, []int32{3, 1}) {
+		t.Fatalf("devices %d, error %v", f.devices, err)
 	}
 	for _, elem := range []dtype.Type{dtype.F32, dtype.F64} {
 		for _, trans := range []int{0, 1, 2, 3} {
@@ -200,7 +199,7 @@ func TestXtFaults(t *testing.T) {
 	if err := l.Pin(m); err == nil || err.Error() != "cublasxt: cannot pin" {
 		t.Errorf("pinning failed: error %v", err)
 	}
-	if _, err := OpenCuBLASXt(l.gpu.(pinningGPU).Device, ""); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := OpenCuBLASXt(l.gpu.(pinningGPU).Device, nil, ""); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("an emulated GPU: error %v, want ErrUnsupported", err)
 	}
 }
