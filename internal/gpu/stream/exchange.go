@@ -14,9 +14,9 @@ import (
 
 // RunTogether runs the plans of the parts of a product at the same time. The devices share the
 // copies of the operand that all parts need: each copies a piece of every part of the operand from
-// the host, and the other pieces from the other devices, which is faster. The first error ends the
-// work on all devices and is returned with the number of its plan, unless ctx has ended.
-// RunTogether returns when no device uses the buffers.
+// the host, and the other pieces from the other devices. The first error ends the work on all
+// devices and is returned with the number of its plan, unless ctx has ended. RunTogether returns
+// when no device uses the buffers.
 func RunTogether(parent context.Context, plans []*Plan, b gemm.Buffers) (failed int, err error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
