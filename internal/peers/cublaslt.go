@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 )
 
@@ -28,14 +29,14 @@ type CuBLASLt struct {
 
 	gpu       GPU
 	procs     map[string]uintptr
-	run       func(proc uintptr, args ...uintptr) uintptr // invoke; tests replace it
+	run       func(proc uintptr, args ...uintptr) uintptr // [dl.Call]; tests replace it
 	handle    uintptr
 	workspace device.Ptr
 }
 
-var cublasLt = source{
+var cublasLt = dl.Source{
 	Env: "TILEWORK_CUBLASLT", Install: "pip's nvidia-cublas, or a CUDA toolkit",
-	stems: []string{"cublasLt"}, versions: []string{"13", "12"},
+	Stems: []string{"cublasLt"}, Versions: []string{"13", "12"},
 }
 
 // workspaceBytes is the size of the workspace for algorithms. NVIDIA recommends 32 MiB on Hopper.
@@ -83,17 +84,15 @@ func OpenCuBLASLt(d device.Device, path string) (_ *CuBLASLt, err error) {
 		return nil, fmt.Errorf("%w: the library contains machine code, which %s does not run", gemm.ErrUnsupported,
 			d.Info().Name)
 	}
-	file, err := cublasLt.load(path)
+	file, err := cublasLt.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &CuBLASLt{gpu: g, procs: map[string]uintptr{}, run: invoke}
-	for _, name := range cublasLtProcs {
-		if l.procs[name], err = dlsym(file, name); err != nil {
-			return nil, fmt.Errorf("the file is not cuBLASLt of CUDA 11.4 or later: %w", err)
-		}
+	l := &CuBLASLt{gpu: g, run: dl.Call}
+	if l.procs, err = dl.Symbols(file, cublasLtProcs); err != nil {
+		return nil, fmt.Errorf("the file is not cuBLASLt of CUDA 11.4 or later: %w", err)
 	}
-	l.Path = fileOf(l.procs[ltCreate])
+	l.Path = dl.FileOf(l.procs[ltCreate])
 	if err := l.init(); err != nil {
 		return nil, err
 	}
@@ -141,7 +140,7 @@ func (l *CuBLASLt) invoke(name string, args ...uintptr) uintptr {
 //go:uintptrescapes
 func (l *CuBLASLt) call(name string, args ...uintptr) error {
 	if status := int32(l.run(l.procs[name], args...)); status != 0 {
-		return &statusError{name, status, goString(l.invoke(ltStatusString, uintptr(status)))}
+		return &statusError{name, status, dl.String(l.invoke(ltStatusString, uintptr(status)))}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 )
 
@@ -19,7 +20,7 @@ type CuBLASXt struct {
 	gpu    PinningGPU
 	all    []int32 // numbers of the GPUs
 	procs  map[string]uintptr
-	run    func(proc uintptr, args ...uintptr) uintptr // invoke; tests replace it
+	run    func(proc uintptr, args ...uintptr) uintptr // [dl.Call]; tests replace it
 	handle uintptr
 	unpin  map[*byte]func() error // of the matrices that Pin has pinned, by their first byte
 }
@@ -33,9 +34,9 @@ type PinningGPU interface {
 	Index() int
 }
 
-var cublas = source{
+var cublas = dl.Source{
 	Env: "TILEWORK_CUBLAS", Install: "pip's nvidia-cublas, or a CUDA toolkit",
-	stems: []string{"cublas"}, versions: []string{"13", "12"},
+	Stems: []string{"cublas"}, Versions: []string{"13", "12"},
 }
 
 // Functions of cuBLAS. They return a cublasStatus_t.
@@ -69,20 +70,18 @@ func OpenCuBLASXt(d device.Device, others []int, path string) (_ *CuBLASXt, err 
 		return nil, fmt.Errorf("%w: the library contains machine code, which %s does not run", gemm.ErrUnsupported,
 			d.Info().Name)
 	}
-	file, err := cublas.load(path)
+	file, err := cublas.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &CuBLASXt{gpu: g, all: []int32{int32(g.Index())}, procs: map[string]uintptr{}, run: invoke}
+	l := &CuBLASXt{gpu: g, all: []int32{int32(g.Index())}, run: dl.Call}
 	for _, other := range others {
 		l.all = append(l.all, int32(other))
 	}
-	for _, name := range cublasXtProcs {
-		if l.procs[name], err = dlsym(file, name); err != nil {
-			return nil, fmt.Errorf("the file is not cuBLAS of CUDA 11.4 or later: %w", err)
-		}
+	if l.procs, err = dl.Symbols(file, cublasXtProcs); err != nil {
+		return nil, fmt.Errorf("the file is not cuBLAS of CUDA 11.4 or later: %w", err)
 	}
-	l.Path = fileOf(l.procs[xtCreate])
+	l.Path = dl.FileOf(l.procs[xtCreate])
 	return l, l.init()
 }
 
@@ -122,7 +121,7 @@ func (l *CuBLASXt) String() string { return "cuBLASXt" }
 //go:uintptrescapes
 func (l *CuBLASXt) call(name string, args ...uintptr) error {
 	if status := int32(l.run(l.procs[name], args...)); status != 0 {
-		return &statusError{name, status, goString(l.run(l.procs[blasStatus], uintptr(status)))}
+		return &statusError{name, status, dl.String(l.run(l.procs[blasStatus], uintptr(status)))}
 	}
 	return nil
 }

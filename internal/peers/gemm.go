@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 )
 
@@ -130,7 +131,7 @@ func trans(l gemm.Layout) byte {
 // run calls sgemm_ or dgemm_. The last two arguments are the lengths of the two strings, which
 // Fortran passes after all others.
 func (c *call) run(proc uintptr, b gemm.Buffers) {
-	invoke(proc,
+	dl.Call(proc,
 		uintptr(unsafe.Pointer(&c.transB)), uintptr(unsafe.Pointer(&c.transA)),
 		uintptr(unsafe.Pointer(&c.n)), uintptr(unsafe.Pointer(&c.m)), uintptr(unsafe.Pointer(&c.k)),
 		uintptr(unsafe.Pointer(&c.alpha)),

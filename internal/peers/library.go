@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"tilework/dtype"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 )
 
@@ -23,7 +24,7 @@ type Library struct {
 	// spinEnv is the environment variable for the time that idle threads spin. It is set to the
 	// short time spin, because spinning threads keep the cores busy in the next subject's turn.
 	spinEnv, spin string
-	source
+	dl.Source
 
 	*api
 	procs                  []string // functions in addition to those of api
@@ -49,12 +50,12 @@ var libraries = []*Library{
 	{
 		Name: "openblas", Title: "OpenBLAS", CoreEnv: "OPENBLAS_CORETYPE",
 		spinEnv: "OPENBLAS_THREAD_TIMEOUT", spin: "20", // 2²⁰ cycles, about 0.5 ms; the default is 2²⁶ or 2²⁸
-		source: source{
+		Source: dl.Source{
 			Env:     "TILEWORK_OPENBLAS",
 			Install: "apt install libopenblas0-pthread, or pip's scipy-openblas64",
 			// On Fedora, libopenblas is serial and libopenblasp is multithreaded.
-			stems:    []string{"openblasp", "openblas", "openblas64", "scipy_openblas64_"},
-			versions: []string{"0", ""},
+			Stems:    []string{"openblasp", "openblas", "openblas64", "scipy_openblas64_"},
+			Versions: []string{"0", ""},
 		},
 		api: blas,
 		procs: []string{"openblas_set_num_threads", "openblas_get_num_threads", "openblas_get_config",
@@ -65,9 +66,9 @@ var libraries = []*Library{
 	},
 	{
 		Name: "blis", Title: "BLIS",
-		source: source{
+		Source: dl.Source{
 			Env: "TILEWORK_BLIS", Install: "apt install libblis4-pthread",
-			stems: []string{"blis", "blis-mt"}, versions: []string{"5", "4", "3", ""},
+			Stems: []string{"blis", "blis-mt"}, Versions: []string{"5", "4", "3", ""},
 		},
 		api: blas,
 		procs: []string{"bli_thread_set_num_threads", "bli_thread_get_num_threads", "bli_init",
@@ -79,9 +80,9 @@ var libraries = []*Library{
 	{
 		Name: "mkl", Title: "MKL",
 		spinEnv: "KMP_BLOCKTIME", spin: "1", // ms; the default is 200
-		source: source{
+		Source: dl.Source{
 			Env: "TILEWORK_MKL", Install: "pip's mkl with intel-openmp",
-			stems: []string{"mkl_rt"}, versions: []string{"3", "2", "1", ""},
+			Stems: []string{"mkl_rt"}, Versions: []string{"3", "2", "1", ""},
 		},
 		api:        blas,
 		procs:      []string{"MKL_Set_Num_Threads", "MKL_Get_Max_Threads", "MKL_Get_Version", "MKL_Get_Version_String"},
@@ -92,9 +93,9 @@ var libraries = []*Library{
 	{
 		Name: "onednn", Title: "oneDNN",
 		spinEnv: "GOMP_SPINCOUNT", spin: "10000", // iterations, about 0.5 ms; the default is 300,000
-		source: source{
+		Source: dl.Source{
 			Env: "TILEWORK_ONEDNN", Install: "apt install libdnnl3, or pip's onednn-cpu-gomp",
-			stems: []string{"dnnl"}, versions: []string{"3", ""}, scope: deepBind,
+			Stems: []string{"dnnl"}, Versions: []string{"3", ""}, Scope: dl.DeepBind,
 		},
 		api: matmul,
 		// The OpenMP builds of oneDNN take the number of threads from OpenMP.
@@ -132,11 +133,11 @@ var affixes = []affix{{"", ""}, {"", "64_"}, {"scipy_", "64_"}, {"scipy_", ""}}
 // describeOpenBLAS parses "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH … MAX_THREADS=64".
 func describeOpenBLAS(p *Peer) {
 	const openMP = 2 // openblas_get_parallel: 0 is serial, 1 is pthreads
-	p.Config = goString(p.call("openblas_get_config"))
+	p.Config = dl.String(p.call("openblas_get_config"))
 	if fields := strings.Fields(p.Config); len(fields) > 1 && fields[0] == "OpenBLAS" {
 		p.Version = fields[1]
 	}
-	p.Core = goString(p.call("openblas_get_corename"))
+	p.Core = dl.String(p.call("openblas_get_corename"))
 	p.threadsPerCaller = int32(p.call("openblas_get_parallel")) == openMP
 }
 
@@ -144,8 +145,8 @@ func describeOpenBLAS(p *Peer) {
 // since 1.0 and for AMD's. Earlier ones store it per process, and no function tells them apart.
 func describeBLIS(p *Peer) {
 	p.call("bli_init") // otherwise bli_arch_query_id aborts if BLIS_ARCH_TYPE is set
-	p.Version = goString(p.call("bli_info_get_version_str"))
-	p.Core = goString(p.call("bli_arch_string", p.call("bli_arch_query_id")))
+	p.Version = dl.String(p.call("bli_info_get_version_str"))
+	p.Core = dl.String(p.call("bli_arch_string", p.call("bli_arch_query_id")))
 	p.threadsPerCaller = true
 }
 
@@ -163,12 +164,12 @@ func prepareMKL(p *Peer) error {
 	}
 	file := findIn(dir, "iomp5")
 	if file == "" {
-		if err := safeSearch(); err != nil {
+		if err := dl.SafeSearch(); err != nil {
 			return err
 		}
-		file = fileName("iomp5", "")
+		file = dl.FileName("iomp5", "")
 	}
-	if _, err := dlopen(file, globalScope); err != nil {
+	if _, err := dl.Open(file, dl.Global); err != nil {
 		return fmt.Errorf("%s needs Intel's OpenMP runtime (pip's intel-openmp) in the same directory: %w", p.Path, err)
 	}
 	return nil
@@ -189,7 +190,7 @@ func describeMKL(p *Peer) {
 		status, build, processor, platform uintptr
 	}
 	p.call("MKL_Get_Version", uintptr(unsafe.Pointer(&v)))
-	p.Core = goString(v.processor)
+	p.Core = dl.String(v.processor)
 	if _, rest, ok := strings.Cut(p.Core, "(Intel(R) "); ok {
 		p.Core, _, _ = strings.Cut(rest, ")")
 	}
@@ -212,23 +213,10 @@ func caveatAVX512(without ...string) func(*Peer) string {
 
 // findIn returns the path of lib<stem> of any version in dir, or the empty string.
 func findIn(dir, stem string) string {
-	for _, pattern := range []string{fileName(stem, ""), fileName(stem, "*")} {
+	for _, pattern := range []string{dl.FileName(stem, ""), dl.FileName(stem, "*")} {
 		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
 			return found[0]
 		}
 	}
 	return ""
-}
-
-// goString copies the C string at address p.
-func goString(p uintptr) string {
-	if p == 0 {
-		return ""
-	}
-	at := *(*unsafe.Pointer)(unsafe.Pointer(&p)) // p points to memory of C, which does not move
-	n := 0
-	for *(*byte)(unsafe.Add(at, n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice((*byte)(at), n))
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 )
 
@@ -81,7 +82,7 @@ func describeOneDNN(p *Peer) {
 		major, minor, patch int32
 		hash                uintptr
 	})(unsafe.Pointer(&at)) // memory of the library, which does not move
-	p.Version, p.Config = fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch), goString(v.hash)
+	p.Version, p.Config = fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch), dl.String(v.hash)
 	isa := p.call("dnnl_get_effective_cpu_isa")
 	if p.Core = dnnlCores[isa]; p.Core == "" {
 		p.Core = fmt.Sprintf("isa %#x", isa)

@@ -12,7 +12,6 @@
 package peers
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -20,11 +19,12 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 )
 
 // ErrNotFound reports that a library is not installed at the expected places.
-var ErrNotFound = errors.New("library not found")
+var ErrNotFound = dl.ErrNotFound
 
 // Options selects the library file and how it runs.
 type Options struct {
@@ -83,7 +83,7 @@ func (l *Library) open(o Options) (*Peer, error) {
 	if _, set := os.LookupEnv(l.spinEnv); l.spinEnv != "" && !set {
 		defer setenv(l.spinEnv, l.spin)()
 	}
-	handle, err := l.load(o.Path)
+	handle, err := l.Load(o.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -118,17 +118,17 @@ func (p *Peer) bind(handle uintptr) error {
 	var addr uintptr
 	first := p.Library.api.procs[0]
 	for _, a = range affixes {
-		if addr, _ = dlsym(handle, a.symbol(first)); addr != 0 {
+		if addr, _ = dl.Symbol(handle, a.symbol(first)); addr != 0 {
 			break
 		}
 	}
 	if addr == 0 {
 		return fmt.Errorf("the file has no function %s, with or without the usual prefixes and suffixes", first)
 	}
-	p.Path = fileOf(addr)
+	p.Path = dl.FileOf(addr)
 	for _, name := range slices.Concat(p.Library.api.procs, p.Library.procs) {
 		var err error
-		if p.procs[name], err = dlsym(handle, a.symbol(name)); err != nil {
+		if p.procs[name], err = dl.Symbol(handle, a.symbol(name)); err != nil {
 			return fmt.Errorf("%s has no function %s: want the library %s", p.Path, a.symbol(name), p.Library.Title)
 		}
 	}
@@ -175,10 +175,10 @@ func (p *Peer) Caveat() string {
 	return p.Library.caveat(p)
 }
 
-// call calls the library's function with the given name; see [invoke].
+// call calls the library's function with the given name; see [dl.Call].
 //
 //go:uintptrescapes
-func (p *Peer) call(name string, args ...uintptr) uintptr { return invoke(p.procs[name], args...) }
+func (p *Peer) call(name string, args ...uintptr) uintptr { return dl.Call(p.procs[name], args...) }
 
 // setenv sets a variable for Go and for the C library, and returns a function that restores it.
 func setenv(name, value string) (undo func()) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit/testrand"
 )
@@ -23,7 +24,7 @@ import (
 // needsLoader skips a test on platforms that cannot open libraries.
 func needsLoader(t *testing.T) {
 	t.Helper()
-	if _, err := dlopen("", localScope); errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := dl.Open("", dl.Local); errors.Is(err, gemm.ErrUnsupported) {
 		t.Skip(err)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !nogpu && (linux || darwin) && (amd64 || arm64)
 
-package peers
+package dl
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestLoadErrorNamesFile(t *testing.T) {
 	for range 16 {
 		all.Go(func() {
 			for range 500 {
-				if _, err := dlopen(file, localScope); err == nil || !strings.Contains(err.Error(), file) {
+				if _, err := Open(file, Local); err == nil || !strings.Contains(err.Error(), file) {
 					t.Errorf("got error %q, want one that names %s", err, file)
 					return
 				}

@@ -1,6 +1,6 @@
 //go:build !nogpu && (linux || darwin) && (amd64 || arm64)
 
-package peers
+package dl
 
 import (
 	"path/filepath"
@@ -10,31 +10,31 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// dlopen loads a file. purego fetches the error of a failed call with a second call, dlerror, which
+// Open loads a file. purego fetches the error of a failed call with a second call, dlerror, which
 // returns the last error of the same OS thread.
-func dlopen(file string, s scope) (uintptr, error) {
+func Open(file string, s Scope) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const rtldDeepBind = 8 // RTLD_DEEPBIND on Linux; macOS binds each symbol to a library
 	mode := purego.RTLD_LAZY | purego.RTLD_LOCAL
 	switch {
-	case s == globalScope:
+	case s == Global:
 		mode = purego.RTLD_LAZY | purego.RTLD_GLOBAL
-	case s == deepBind && runtime.GOOS == "linux":
+	case s == DeepBind && runtime.GOOS == "linux":
 		mode |= rtldDeepBind
 	}
 	return purego.Dlopen(file, mode)
 }
 
-// dlsym returns the address of a function, which is never zero without an error.
-func dlsym(handle uintptr, name string) (uintptr, error) {
-	runtime.LockOSThread() // see dlopen
+// Symbol returns the address of a function, which is never zero without an error.
+func Symbol(handle uintptr, name string) (uintptr, error) {
+	runtime.LockOSThread() // see Open
 	defer runtime.UnlockOSThread()
 	return purego.Dlsym(handle, name)
 }
 
-// fileOf returns the file that the function at addr was loaded from, or the empty string.
-func fileOf(addr uintptr) string {
+// FileOf returns the file that the function at addr was loaded from, or the empty string.
+func FileOf(addr uintptr) string {
 	dladdr, err := purego.Dlsym(purego.RTLD_DEFAULT, "dladdr")
 	if err != nil {
 		return ""
@@ -43,18 +43,18 @@ func fileOf(addr uintptr) string {
 	if found, _, _ := purego.SyscallN(dladdr, addr, uintptr(unsafe.Pointer(&info))); int32(found) == 0 {
 		return ""
 	}
-	name := goString(info.fname)
+	name := String(info.fname)
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		return real
 	}
 	return name
 }
 
-// invoke calls a C function with integer and pointer arguments. The memory that the arguments point
-// to stays alive and does not move until invoke returns.
+// Call calls a C function with integer and pointer arguments. The memory that the arguments point
+// to stays alive and does not move until Call returns.
 //
 //go:uintptrescapes
-func invoke(fn uintptr, args ...uintptr) uintptr {
+func Call(fn uintptr, args ...uintptr) uintptr {
 	r, _, _ := purego.SyscallN(fn, args...)
 	return r
 }
