@@ -17,7 +17,7 @@ var layers = [][]string{
 	{"internal/testkit", "internal/testkit/browser", "internal/split", "internal/host", "internal/cache", "internal/ref",
 		"internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
 	{"internal/dl"},
-	{"internal/cpu", "internal/ref/reftest", "internal/verify", "gemmtest", "internal/peers",
+	{"internal/nccl", "internal/cpu", "internal/ref/reftest", "internal/verify", "gemmtest", "internal/peers",
 		"internal/peers/pytorch", "internal/device/emu", "internal/device/cuda", "internal/device/faulty",
 		"internal/gpu/kernel", "internal/gpu/planted"},
 	{"internal/device/devicetest", "internal/gpu/sm90", "internal/gpu/ptxas"},
