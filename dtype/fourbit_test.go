@@ -126,7 +126,7 @@ func TestFourBitVectors(t *testing.T) {
 	if got := kernel.VectorLen(gemm.Dense(i4, 4, 96), 64); got != 32 {
 		t.Errorf("VectorLen: got %d elements, want the 32 of 16 bytes", got)
 	}
-	if got := kernel.Padded(gemm.Dense(i4, 4, 33)).LD; got != 64 {
+	if got := gemm.Padded(gemm.Dense(i4, 4, 33)).LD; got != 64 {
 		t.Errorf("Padded: got leading dimension %d, want 64", got)
 	}
 }

@@ -56,6 +56,21 @@ func Dense(t dtype.Type, rows, cols int) Layout {
 	return l
 }
 
+// rowAlign is the size of the longest vector that a GPU loads, in bytes.
+const rowAlign = 16
+
+// Padded returns the layout of a matrix in memory of its own on a device: its rows begin at
+// multiples of 16 bytes. A column stays contiguous.
+func Padded(l Layout) Layout {
+	if l.Cols == 1 {
+		l.LD = 1
+		return l
+	}
+	unit := l.Type.Elements(rowAlign)
+	l.LD = max((l.Cols+unit-1)/unit*unit, unit)
+	return l
+}
+
 // T returns the layout of the transpose in the same memory.
 func (l Layout) T() Layout {
 	l.Trans = !l.Trans

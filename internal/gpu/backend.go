@@ -124,7 +124,7 @@ type resident struct {
 func (r resident) TuningKey() *backend.TuningKey { return TuningKey(r.Backend) }
 
 // IsTuned implements [backend.Tunable].
-func (r resident) IsTuned(l gemm.Layout) bool { return !r.keepLayout || l.LD == kernel.Padded(l).LD }
+func (r resident) IsTuned(l gemm.Layout) bool { return !r.keepLayout || l.LD == gemm.Padded(l).LD }
 
 // PlanResident plans a product of matrices in GPU memory with the kernel of opt or, if it is empty,
 // the tuned choice or else the default one.

@@ -13,7 +13,6 @@ import (
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
-	"tilework/internal/gpu/kernel"
 	"tilework/internal/testkit"
 )
 
@@ -51,7 +50,7 @@ func TestTunedChoice(t *testing.T) {
 	}
 	padded, invariant := p, p.WithRowInvariance(false)
 	for o := range gemm.C + 1 {
-		padded.Layouts[o] = kernel.Padded(p.Layouts[o])
+		padded.Layouts[o] = gemm.Padded(p.Layouts[o])
 	}
 	for _, c := range []struct {
 		name string

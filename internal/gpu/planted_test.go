@@ -59,10 +59,10 @@ func TestPlantedFaults(t *testing.T) {
 		}
 		a, b := gemm.Dense(f.In, 70, depth), gemm.Dense(f.In, depth, n)
 		if bytes {
-			a, b, shape.K = kernel.Padded(a), kernel.Padded(gemm.Dense(f.In, n, depth).T()), 2*shape.K
+			a, b, shape.K = gemm.Padded(a), gemm.Padded(gemm.Dense(f.In, n, depth).T()), 2*shape.K
 		}
 		if narrow { // the kernel uses cp.async only for aligned rows
-			a, b = kernel.Padded(a), kernel.Padded(b)
+			a, b = gemm.Padded(a), gemm.Padded(b)
 		}
 		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: epilogue == "residual"})
 		if err != nil {

@@ -124,7 +124,7 @@ func (w *worker) bytes(o gemm.Operand, part split.Rect) int {
 	if part.Empty() {
 		return 0
 	}
-	return layoutOf(w.elem(o), part).Bytes()
+	return split.LayoutOf(w.elem(o), part).Bytes()
 }
 
 // free frees the memory and the events of all members.
@@ -267,9 +267,9 @@ func (w *worker) gather(copies []split.Copy, to func(gemm.Operand) (device.Ptr, 
 	for _, c := range copies {
 		remote = remote || c.From != w.number
 		at, part := to(c.Operand)
-		l := layoutOf(w.elem(c.Operand), part)
+		l := split.LayoutOf(w.elem(c.Operand), part)
 		b := w.operands[c.Operand].Memory.block
-		at += offset(l.Type, part, l.LD, c.Part)
+		at += device.Ptr(split.Offset(l.Type, part, l.LD, c.Part))
 		if err := w.copy(c, at, l.LD, b.address(c.From, c.Part), b.ld[c.From]); err != nil {
 			return err
 		}
@@ -314,13 +314,14 @@ func (w *worker) elem(o gemm.Operand) dtype.Type { return w.problem.Layout(o).Ty
 func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 	var m kernel.Memory
 	for o, at := range l.places {
-		switch at.in {
-		case inPart:
-			m[o] = w.operands[o].Memory.at[w.number] + at.offset
-		case inHeld:
-			m[o] = w.held[o] + at.offset
-		case inSlot:
-			m[o] = w.slots[slot][o] + at.offset
+		from := device.Ptr(at.Offset)
+		switch at.In {
+		case split.InPart:
+			m[o] = w.operands[o].Memory.at[w.number] + from
+		case split.InHeld:
+			m[o] = w.held[o] + from
+		case split.InSlot:
+			m[o] = w.slots[slot][o] + from
 		}
 	}
 	pl := l.plan.Scaled(w.problem.Alpha, w.problem.Beta)
@@ -351,9 +352,9 @@ func (w *worker) collect(context.Context) error {
 				if held.Empty() {
 					at, held, ld = b.at[c.From], b.whole.Part(c.From), b.ld[c.From]
 				} else {
-					ld = layoutOf(b.layout.Type, held).LD
+					ld = split.LayoutOf(b.layout.Type, held).LD
 				}
-				at += offset(b.layout.Type, held, ld, c.Part)
+				at += device.Ptr(split.Offset(b.layout.Type, held, ld, c.Part))
 				if err := w.copy(c, b.address(w.number, c.Part), b.ld[w.number], at, ld); err != nil {
 					return err
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/model"
@@ -27,25 +26,8 @@ type division struct {
 type launch struct {
 	plan    *exec.Plan
 	scratch int // bytes
-	places  [gemm.Operands]place
+	places  [gemm.Operands]split.At
 }
-
-// place locates the part of an operand that a panel needs. The zero place is that of an operand
-// that the panel does not read.
-type place struct {
-	in     memory
-	offset device.Ptr
-}
-
-// memory is the memory of a member that holds a part of an operand.
-type memory uint8
-
-const (
-	inNone memory = iota
-	inPart        // of the divided matrix
-	inHeld        // gathered before the first panel
-	inSlot        // gathered for the panel
-)
 
 // String describes the division.
 func (x *division) String() string {
@@ -185,43 +167,13 @@ func (x *division) compile(ctx context.Context) error {
 // launch plans the launch of a panel. It loads no longer vectors than the whole product would, so
 // that its sums have the same order.
 func (x *division) launch(member int, p *split.Panel) (l launch) {
-	q := x.Problem
-	q.M, q.N = p.C.Rows.Len(), p.C.Cols.Len()
-	for o := range gemm.Operands {
-		if !q.Uses(o) {
-			continue
-		}
-		var layout gemm.Layout
-		layout, l.places[o] = x.locate(o, member, p)
-		if o < gemm.Bias {
-			q.Layouts[o] = layout
-		}
-	}
 	whole := x.whole[member]
+	var q gemm.Problem
+	q, l.places = x.Launch(member, &x.Shares[member], p)
 	l.plan = whole.Part(q, p.C.Rows.From, p.C.Cols.From, nil)
 	l.plan.Config.CapVectors(&whole.Config)
 	l.scratch = l.plan.ScratchBytes()
 	return l
-}
-
-// locate returns the layout and the place of the part of operand o that a panel needs.
-func (x *division) locate(o gemm.Operand, member int, p *split.Panel) (gemm.Layout, place) {
-	l, need := x.Layout(o), x.Needs(o, p.C)
-	at, has := place{in: inSlot}, p.Held[o]
-	if has.Empty() {
-		at.in, has = inHeld, x.Shares[member].Held[o]
-	}
-	if has.Empty() {
-		at.in, has = inPart, x.Places[o].Matrix.Part(member)
-	}
-	ld := layoutOf(l.Type, has).LD
-	l.Rows, l.Cols = need.Rows.Len(), need.Cols.Len()
-	l.LD = max(ld, l.Cols, 1) // of an operand that is not read
-	if need.Empty() || !has.Contains(need) {
-		return l, place{}
-	}
-	at.offset = offset(l.Type, has, ld, need)
-	return l, at
 }
 
 // smaller returns the same division with smaller panels, or nil if it has none.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
-	"tilework/internal/gpu/kernel"
 	"tilework/internal/multi"
 	"tilework/internal/split"
 )
@@ -28,7 +26,7 @@ func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
-	there := kernel.Padded(l)
+	there := gemm.Padded(l)
 	if err := there.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
@@ -50,17 +48,12 @@ func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 	b.whole = &whole
 	var sizes []int
 	for i := range d.members {
-		part := layoutOf(l.Type, b.whole.Part(i))
+		part := split.LayoutOf(l.Type, b.whole.Part(i))
 		b.ld = append(b.ld, part.LD)
 		sizes = append(sizes, part.Bytes())
 	}
 	m, err := d.alloc(b, sizes, elements)
 	return Matrix{Memory: m, Layout: there}, err
-}
-
-// layoutOf returns the layout of a part of a matrix in memory of its own.
-func layoutOf(t dtype.Type, part split.Rect) gemm.Layout {
-	return kernel.Padded(gemm.Dense(t, part.Rows.Len(), part.Cols.Len()))
 }
 
 // at returns the address of the matrix on a single GPU, or its offset in the block.
@@ -87,12 +80,7 @@ func (m Matrix) part() split.Rect {
 // address returns the address of a part of the block, which a member has.
 func (b *block) address(member int, part split.Rect) device.Ptr {
 	has, ld := b.whole.Part(member), b.ld[member]
-	return b.at[member] + offset(b.layout.Type, has, ld, part)
-}
-
-// offset returns the distance in bytes from the start of a stored part to that of a smaller one.
-func offset(t dtype.Type, from split.Rect, ld int, to split.Rect) device.Ptr {
-	return device.Ptr(t.Bytes((to.Rows.From-from.Rows.From)*ld + to.Cols.From - from.Cols.From))
+	return b.at[member] + device.Ptr(split.Offset(b.layout.Type, has, ld, part))
 }
 
 // CopyIn copies the matrix from host memory, where its stored rows have layout l. The errors are
@@ -141,7 +129,7 @@ func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divid
 			there.Rows, there.Cols, there.LD = x.Part.Rows.Len(), x.Part.Cols.Len(), b.ld[x.Member]
 			here := there
 			here.LD = l.LD
-			from := host[offset(l.Type, part, l.LD, x.Part):]
+			from := host[split.Offset(l.Type, part, l.LD, x.Part):]
 			return exec.Sentinel(f(ctx, d.members[x.Member].backend.Device,
 				piece{b.address(x.Member, x.Part), from, exec.Rows(here, there)}))
 		})

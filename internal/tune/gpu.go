@@ -42,8 +42,8 @@ var keepLayout = exec.Options{KeepLayout: true}
 // problem returns the product with the layouts of matrices copied from the host.
 func (l *gpuLab) problem(f tuned.Form) (*gemm.Problem, error) {
 	p, err := f.Problem()
-	p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C] = kernel.Padded(p.Layouts[gemm.A]),
-		kernel.Padded(p.Layouts[gemm.B]), kernel.Padded(p.Layouts[gemm.C])
+	p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C] = gemm.Padded(p.Layouts[gemm.A]),
+		gemm.Padded(p.Layouts[gemm.B]), gemm.Padded(p.Layouts[gemm.C])
 	return &p, err
 }
 

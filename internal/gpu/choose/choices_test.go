@@ -58,7 +58,7 @@ func (g *choiceGroup) String() string {
 
 // problem returns the group's product of the given shape.
 func (g *choiceGroup) problem(s bench.Shape) (*gemm.Problem, error) {
-	pad := kernel.Padded
+	pad := gemm.Padded
 	if g.dense {
 		pad = func(l gemm.Layout) gemm.Layout { return l }
 	}

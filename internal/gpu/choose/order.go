@@ -107,7 +107,7 @@ func (key *orderKey) product(m int) (gemm.Problem, error) {
 		b = gemm.Dense(key.in, key.width, key.k).T()
 	}
 	c := gemm.Dense(key.in.Info().Results[0], m, key.width)
-	p, _, err := gemm.New(1, kernel.Padded(a), kernel.Padded(b), 0, kernel.Padded(c), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Padded(a), gemm.Padded(b), 0, gemm.Padded(c), gemm.Epilogue{})
 	if err == nil && key.side > 0 {
 		blocks := gemm.ScaleBlocks(key.k)
 		p, err = p.Scaled(gemm.Dense(dtype.F32, m, blocks),

@@ -24,7 +24,7 @@ func TestPack(t *testing.T) {
 				if transpose {
 					to.Rows, to.Cols, to.Trans = from.Cols, from.Rows, true
 				}
-				to = kernel.Padded(to)
+				to = gemm.Padded(to)
 				d := devicetest.Checked(t, check.Options{MaxConflicts: 1, MaxScatter: 3})
 				host := make([]byte, from.Bytes())
 				for i := range from.Len() {

@@ -141,13 +141,13 @@ func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
 		return q
 	}
 	for _, o := range []gemm.Operand{gemm.A, gemm.B, gemm.C} {
-		q.Layouts[o] = kernel.Padded(p.Layouts[o])
+		q.Layouts[o] = gemm.Padded(p.Layouts[o])
 	}
 	if p.Epilogue.Residual {
-		q.Layouts[gemm.Residual] = kernel.Padded(p.Layouts[gemm.Residual])
+		q.Layouts[gemm.Residual] = gemm.Padded(p.Layouts[gemm.Residual])
 	}
 	if p.Epilogue.Gated {
-		q.Layouts[gemm.Up] = kernel.Padded(p.Layouts[gemm.Up])
+		q.Layouts[gemm.Up] = gemm.Padded(p.Layouts[gemm.Up])
 	}
 	return q
 }

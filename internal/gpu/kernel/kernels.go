@@ -299,15 +299,3 @@ func (a Align) least(b Align) Align {
 	}
 	return a
 }
-
-// Padded returns the layout of a matrix in device memory: its rows begin at multiples of 16 bytes.
-// A column stays contiguous.
-func Padded(l gemm.Layout) gemm.Layout {
-	if l.Cols == 1 {
-		l.LD = 1
-		return l
-	}
-	unit := l.Type.Elements(MaxVectorBytes)
-	l.LD = max(CeilDiv(l.Cols, unit)*unit, unit)
-	return l
-}

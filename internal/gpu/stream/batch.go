@@ -45,7 +45,7 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 			x.matrices[o] = list[:1]
 			continue
 		}
-		l := kernel.Padded(x.layouts[o])
+		l := gemm.Padded(x.layouts[o])
 		batch.Stride[o] = l.Rows * l.LD
 	}
 	q := exec.OnDevice(p, false)
@@ -79,7 +79,7 @@ func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Optio
 	bs [][]byte, ends []int32) error {
 	x := &hostBatch{backend: b, limit: limit, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}},
 		bias: m[gemm.Bias], ends: ends}
-	l := kernel.Padded(p.Layouts[gemm.B])
+	l := gemm.Padded(p.Layouts[gemm.B])
 	q := exec.OnDevice(p, false)
 	q, err := q.Grouped(len(ends), l.Rows*l.LD)
 	if err != nil {
@@ -166,7 +166,7 @@ const gathered = 4 << 20
 // pieces calls f for the matrices of an operand, which begin at an address on the device, with as
 // many matrices at a time as fit gathered bytes.
 func (x *hostBatch) pieces(o gemm.Operand, at device.Ptr, f func(list [][]byte, at device.Ptr) error) error {
-	l := kernel.Padded(x.layouts[o])
+	l := gemm.Padded(x.layouts[o])
 	size := l.Type.Bytes(l.Rows * l.LD)
 	each := max(1, gathered/size)
 	for list := x.matrices[o]; len(list) > 0; {
@@ -181,7 +181,7 @@ func (x *hostBatch) pieces(o gemm.Operand, at device.Ptr, f func(list [][]byte, 
 
 func (x *hostBatch) upload(ctx context.Context, o gemm.Operand, at device.Ptr) error {
 	host := x.layouts[o]
-	there := kernel.Padded(host)
+	there := gemm.Padded(host)
 	return x.pieces(o, at, func(list [][]byte, at device.Ptr) error {
 		if len(list) == 1 {
 			return x.backend.Device.CopyIn(ctx, at, list[0], exec.Rows(host, there))
@@ -197,7 +197,7 @@ func (x *hostBatch) upload(ctx context.Context, o gemm.Operand, at device.Ptr) e
 
 func (x *hostBatch) download(ctx context.Context, at device.Ptr) error {
 	host := x.layouts[gemm.C]
-	there := kernel.Padded(host)
+	there := gemm.Padded(host)
 	return x.pieces(gemm.C, at, func(list [][]byte, at device.Ptr) error {
 		if len(list) == 1 {
 			return x.backend.Device.CopyOut(ctx, list[0], at, exec.Rows(host, there))

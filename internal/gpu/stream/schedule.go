@@ -86,7 +86,7 @@ func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 	}
 	l.Rows, l.Cols = p.rows.n(), p.cols.n()
 	if !pl.keepLayout {
-		l = kernel.Padded(l)
+		l = gemm.Padded(l)
 	}
 	return l
 }
