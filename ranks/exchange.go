@@ -134,13 +134,10 @@ func (g *Group) Broadcast(ctx context.Context, name string, from int, data []byt
 	return all[from], nil
 }
 
-// Value is something that all ranks must have alike.
-type Value struct{ Name, Value string }
-
-// Agree returns an error that wraps ErrDisagree unless all ranks call it with equal values. The
-// error states which ranks have which value, and the group has then ended. The other errors are
-// those of [Group.Gather].
-func (g *Group) Agree(ctx context.Context, values ...Value) error {
+// Agree returns an error that wraps ErrDisagree unless all ranks call it with equal values. Each
+// value is a name and a text. The error states which ranks have which value, and the group has then
+// ended. The other errors are those of [Group.Gather].
+func (g *Group) Agree(ctx context.Context, values ...[2]string) error {
 	mine, err := json.Marshal(values)
 	if err != nil {
 		return err
@@ -149,7 +146,7 @@ func (g *Group) Agree(ctx context.Context, values ...Value) error {
 	if err != nil {
 		return err
 	}
-	lists := make([][]Value, len(all))
+	lists := make([][][2]string, len(all))
 	for r, data := range all {
 		if err := json.Unmarshal(data, &lists[r]); err != nil {
 			err = fmt.Errorf("%w: rank %d sent malformed values: %v", ErrDisagree, r, err)
@@ -166,13 +163,13 @@ func (g *Group) Agree(ctx context.Context, values ...Value) error {
 }
 
 // difference returns an error for the first value that is not the same in all lists.
-func difference(lists [][]Value) error {
+func difference(lists [][][2]string) error {
 	for _, list := range lists {
 		for _, v := range list {
 			var texts []string        // the different values
 			who := map[string][]int{} // the ranks that have each
 			for r, other := range lists {
-				text := valueOf(other, v.Name)
+				text := valueOf(other, v[0])
 				if who[text] == nil {
 					texts = append(texts, text)
 				}
@@ -189,17 +186,17 @@ func difference(lists [][]Value) error {
 				}
 				parts = append(parts, fmt.Sprintf("%s %s %s", ranksText(who[text]), have, printable(text)))
 			}
-			return fmt.Errorf("%w on %s: %s", ErrDisagree, printable(v.Name), strings.Join(parts, "; "))
+			return fmt.Errorf("%w on %s: %s", ErrDisagree, printable(v[0]), strings.Join(parts, "; "))
 		}
 	}
 	return nil
 }
 
 // valueOf returns the value of a name in a list, or "none".
-func valueOf(list []Value, name string) string {
+func valueOf(list [][2]string, name string) string {
 	for _, v := range list {
-		if v.Name == name {
-			return v.Value
+		if v[0] == name {
+			return v[1]
 		}
 	}
 	return "none"

@@ -2,7 +2,6 @@ package ranks
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -35,9 +34,7 @@ type hello struct {
 }
 
 func (c *Config) hello() hello {
-	h := hello{protocol, c.Version, c.Rank, c.Size, c.Timeout, make([]byte, macSize)}
-	rand.Read(h.challenge)
-	return h
+	return hello{protocol, c.Version, c.Rank, c.Size, c.Timeout, newChallenge()}
 }
 
 func (h *hello) encode() []byte {

@@ -40,7 +40,7 @@ func (g *Group) lead(parent context.Context) error {
 	if listener == nil && g.config.Size > 1 {
 		var err error
 		if listener, err = listen(parent, g.config.Address); err != nil {
-			return err
+			return fmt.Errorf("%w: rank 0 cannot listen: %w", ErrJoin, err)
 		}
 	}
 	if listener == nil {
@@ -89,11 +89,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if !isLoopback(host) {
 		host = ""
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return nil, fmt.Errorf("%w: rank 0 cannot listen: %w", ErrJoin, err)
-	}
-	return l, nil
+	return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 }
 
 // accept starts a handshake with each connection until the listener is closed.

@@ -97,7 +97,7 @@ func TestGroup(t *testing.T) {
 			if want := fmt.Sprint("of ", n-1); err != nil || string(got) != want {
 				return fmt.Errorf("rank %d got %q, error %v, want %q", g.Rank(), got, err, want)
 			}
-			return errors.Join(g.Barrier(t.Context(), "the end"), g.Agree(t.Context(), Value{"shape", "3×4"}))
+			return errors.Join(g.Barrier(t.Context(), "the end"), g.Agree(t.Context(), [2]string{"shape", "3×4"}))
 		})
 		if err := errors.Join(errs...); err != nil {
 			t.Errorf("%d ranks: %v", n, err)
@@ -109,7 +109,7 @@ func TestGroup(t *testing.T) {
 func TestDisagree(t *testing.T) {
 	shapes := []string{"3×4", "3×5", "3×4", "3×4"}
 	for r, err := range each(group(t, 4, 5*time.Second), func(g *Group) error {
-		return g.Agree(t.Context(), Value{"kind", "a"}, Value{"the shape of b.npy", shapes[g.Rank()]})
+		return g.Agree(t.Context(), [2]string{"kind", "a"}, [2]string{"the shape of b.npy", shapes[g.Rank()]})
 	}) {
 		const want = "ranks disagree on the shape of b.npy: ranks 0, 2 and 3 have 3×4; rank 1 has 3×5"
 		if !errors.Is(err, ErrDisagree) || err.Error() != want {
@@ -118,9 +118,9 @@ func TestDisagree(t *testing.T) {
 	}
 	for r, err := range each(group(t, 2, 5*time.Second), func(g *Group) error {
 		if g.Rank() == 0 {
-			return g.Agree(t.Context(), Value{"x", "1"}, Value{"--alpha", "2"})
+			return g.Agree(t.Context(), [2]string{"x", "1"}, [2]string{"--alpha", "2"})
 		}
-		return g.Agree(t.Context(), Value{"x", "1"})
+		return g.Agree(t.Context(), [2]string{"x", "1"})
 	}) {
 		if want := "on --alpha: rank 0 has 2; rank 1 has none"; err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("rank %d: error %v, want %s", r, err, want)

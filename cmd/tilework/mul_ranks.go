@@ -160,13 +160,13 @@ func (r *rankRun) run(ctx context.Context, fileA, fileB string, epilogue gemm.Ep
 // agree checks that all ranks have the same product, files with the same contents and the same kind
 // of device.
 func (r *rankRun) agree(ctx context.Context, p *gemm.Problem, b *gemm.Buffers, c0 *matio.Matrix) error {
-	values := []ranks.Value{
-		{Name: "the product", Value: p.String()},
-		{Name: "alpha, beta, precision and row invariance",
-			Value: fmt.Sprintf("%v, %v, %v, %v", real(p.Alpha), real(p.Beta), p.Precision, p.Invariance)},
-		{Name: "the epilogue", Value: fmt.Sprintf("%+v", p.Epilogue)},
-		{Name: "the kind of the device", Value: r.request.Device.Kind.String()},
-		{Name: "--kernel", Value: cmp.Or(r.kernel, "none")},
+	values := [][2]string{
+		{"the product", p.String()},
+		{"alpha, beta, precision and row invariance",
+			fmt.Sprintf("%v, %v, %v, %v", real(p.Alpha), real(p.Beta), p.Precision, p.Invariance)},
+		{"the epilogue", fmt.Sprintf("%+v", p.Epilogue)},
+		{"the kind of the device", r.request.Device.Kind.String()},
+		{"--kernel", cmp.Or(r.kernel, "none")},
 	}
 	add := func(name string, l gemm.Layout, data []byte) error {
 		sum, err := fingerprint(data)
@@ -174,7 +174,7 @@ func (r *rankRun) agree(ctx context.Context, p *gemm.Problem, b *gemm.Buffers, c
 		if l.Trans {
 			order = "column-major"
 		}
-		values = append(values, ranks.Value{Name: name, Value: fmt.Sprintf("%v, %s, contents %s", l, order, sum)})
+		values = append(values, [2]string{name, fmt.Sprintf("%v, %s, contents %s", l, order, sum)})
 		return err
 	}
 	for o := range gemm.Operands {
@@ -233,7 +233,7 @@ func (r *rankRun) plan(ctx context.Context) (whole *dispatch.Plan, err error) {
 // product whose parts would have other bits, which is small, is rank 0's.
 func (r *rankRun) divide(ctx context.Context, whole *dispatch.Plan) (gemm.Area, error) {
 	order := whole.Order()
-	if err := r.group.Agree(ctx, ranks.Value{Name: "the order of the sums", Value: order}); err != nil {
+	if err := r.group.Agree(ctx, [2]string{"the order of the sums", order}); err != nil {
 		return gemm.Area{}, fmt.Errorf("%w; --kernel chooses for all", err)
 	}
 	p := &whole.Problem
