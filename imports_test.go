@@ -28,14 +28,14 @@ var layers = [][]string{
 	{"internal/gpu", "internal/study"},
 	{"internal/multi", "internal/multi/scaling"},
 	{"internal/dispatch"},
-	{"internal/resident", "machine"},
+	{"internal/resident", "internal/team", "machine"},
 	{"internal/bench", "internal/bench/baseline"},
 	{"internal/tune"},
 	{""}, // package tilework itself
 	{"internal/report"},
 	{"gonumblas", "internal/study/site"},
 	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel",
-		"examples/batches"},
+		"examples/batches", "examples/team"},
 }
 
 // aboveGPU lists the packages that no package of internal/gpu may import: those that check or

@@ -19,6 +19,7 @@ import (
 	"tilework/internal/host"
 	"tilework/internal/mapping"
 	"tilework/internal/matio"
+	"tilework/internal/team"
 	"tilework/ranks"
 )
 
@@ -103,8 +104,10 @@ type rankReport struct {
 	Verified *dispatch.Report
 }
 
-func (r *rankRun) run(ctx context.Context, fileA, fileB string, epilogue gemm.Epilogue, stdout io.Writer) error {
-	r.request.Device = rankDevice(r.device, r.request.Device, r.group.LocalRank())
+func (r *rankRun) run(ctx context.Context, fileA, fileB string, epilogue gemm.Epilogue, stdout io.Writer) (err error) {
+	if r.request.Device, err = team.DeviceOf(r.device, r.group.LocalRank()); err != nil {
+		return err
+	}
 	if err := dispatch.CheckDevice(r.request.Device); err != nil {
 		return err
 	}

@@ -20,9 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tilework/internal/backend"
 	"tilework/internal/release"
-	"tilework/machine"
 	"tilework/ranks"
 )
 
@@ -90,28 +88,6 @@ func (f *ranksFlags) parse() (place ranks.Config, starts bool, err error) {
 	}
 	place.Rank, place.Size = max(rank, 0), size
 	return place, rank < 0, nil
-}
-
-// rankDevice returns the device of a rank for the value of --device. If the value names no GPU by
-// its number, it is the one with the local rank, modulo the number of GPUs that the process sees.
-func rankDevice(name string, d backend.Device, local int) backend.Device {
-	if d.Kind != backend.Auto && name != backend.GPU.String() {
-		return d
-	}
-	devices, _ := machine.Devices() // without GPUs the error says so
-	n := 0
-	for _, other := range devices {
-		if strings.HasPrefix(other.Name, backend.GPU.String()+":") {
-			n++
-		}
-	}
-	switch {
-	case n > 0:
-		return backend.Device{Kind: backend.GPU, Index: local % n}
-	case d.Kind == backend.Auto:
-		return backend.Device{Kind: backend.CPU}
-	}
-	return d // opening it is an error
 }
 
 // processes are the other ranks, on this machine, if mul has started them.

@@ -43,11 +43,33 @@ func (pl *Plan) Part(a gemm.Area) (*Plan, error) {
 		part.whole, part.plan = nil, pl.plan
 		return part, nil
 	case pl.Order() == "":
-		return nil, fmt.Errorf("%w: a part of %v with kernel %s, %s: it would have other bits than the whole",
-			gemm.ErrUnsupported, &pl.Problem, pl.Kernel(), pl.Detail())
+		return nil, pl.indivisible()
 	}
 	if part.plan, err = pl.plan.(backend.Divisible).Part(&part.Problem, a.Row, a.Col); err != nil {
 		return nil, err
 	}
 	return part, part.setCallbacks(part.plan, part.on)
+}
+
+// PartAs returns the plan of p, the part of the product whose C begins at (row, col), in layouts of
+// its own. It has the bits of the whole. The error is ErrUnsupported if Order is empty and p is not
+// all of C.
+func (pl *Plan) PartAs(p *gemm.Problem, row, col int) (*Plan, error) {
+	part := &Plan{Request: pl.Request, on: pl.on, options: pl.options, reason: pl.reason}
+	part.Problem = *p
+	var err error
+	switch {
+	case pl.Order() != "":
+		part.plan, err = pl.plan.(backend.Divisible).Part(&part.Problem, row, col)
+	case p.M == pl.Problem.M && p.N == pl.Problem.N:
+		part.plan, err = pl.on.Plan(&part.Problem, &part.options, nil)
+	default:
+		err = pl.indivisible()
+	}
+	return part, err
+}
+
+func (pl *Plan) indivisible() error {
+	return fmt.Errorf("%w: a part of %v with kernel %s, %s: it would have other bits than the whole", gemm.ErrUnsupported,
+		&pl.Problem, pl.Kernel(), pl.Detail())
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ type Version int
 // String returns the version as a text: "2.27.3".
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
 
-// source is where the library is found.
+// source describes the places of the library.
 var source = dl.Source{
 	Env: "TILEWORK_NCCL", Install: "pip's nvidia-nccl-cu13 or nvidia-nccl-cu12",
 	Stems: []string{"nccl"}, Versions: []string{"2"},
@@ -56,8 +57,8 @@ const (
 	getLastError = "ncclGetLastError"
 )
 
-var procs = []string{getVersion, getUniqueID, initRank, asyncError, finalize, destroy, abort, groupStart, groupEnd, send,
-	receive, errorString, getLastError}
+var procs = []string{getVersion, getUniqueID, initRank, asyncError, finalize, destroy, abort, groupStart, groupEnd,
+	send, receive, errorString, getLastError}
 
 // The results that are no failures, of the type ncclResult_t.
 const (
@@ -65,9 +66,16 @@ const (
 	inProgress = 7
 )
 
+// off is the value of TILEWORK_NCCL for which Open finds no library.
+const off = "off"
+
 // Open opens the library. If path is empty, it opens the file named by TILEWORK_NCCL, or searches
-// for the library. The errors are [dl.ErrNotFound], ErrUnsupported and those of the loader.
+// for the library, unless the variable is "off". The errors are [dl.ErrNotFound], ErrUnsupported
+// and those of the loader.
 func Open(path string) (*Library, error) {
+	if path == "" && os.Getenv(source.Env) == off {
+		return nil, fmt.Errorf("nccl: %s=%s: %w", source.Env, off, dl.ErrNotFound)
+	}
 	l, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("nccl: %w", err)
@@ -88,7 +96,7 @@ func open(path string) (*Library, error) {
 	return l, l.init()
 }
 
-// init asks for the version.
+// init sets the version.
 func (l *Library) init() error {
 	var v int32
 	err := l.call(getVersion, uintptr(unsafe.Pointer(&v)))
@@ -244,7 +252,8 @@ func (c *Comm) Exchange(ctx context.Context, s Stream, sends, receives []Transfe
 			}{{send, sends}, {receive, receives}} {
 				for _, t := range list.all {
 					if err == nil {
-						err = c.library.call(list.call, uintptr(t.At), uintptr(t.Bytes), int8s, uintptr(t.Rank), c.handle, stream)
+						err = c.library.call(list.call, uintptr(t.At), uintptr(t.Bytes), int8s, uintptr(t.Rank), c.handle,
+							stream)
 					}
 				}
 			}

@@ -125,7 +125,8 @@ func use(ctx context.Context, l *Library) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Exchange(ctx, stream{}, []Transfer{{0, 0x100, 10}, {1, 0x200, 20}}, []Transfer{{2, 0x300, 30}}); err != nil {
+	sends, receives := []Transfer{{0, 0x100, 10}, {1, 0x200, 20}}, []Transfer{{2, 0x300, 30}}
+	if err := c.Exchange(ctx, stream{}, sends, receives); err != nil {
 		return errors.Join(err, c.Abort(), c.Abort())
 	}
 	return errors.Join(c.Exchange(ctx, stream{}, nil, nil), c.Close(ctx), c.Close(ctx), c.Abort())
@@ -190,7 +191,8 @@ func TestStuck(t *testing.T) {
 	f.stuck = true
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := l.Join(ctx, stream{}, idOf("host:port"), 3, 4); !errors.Is(err, context.DeadlineExceeded) || f.comms != 0 {
+	_, err := l.Join(ctx, stream{}, idOf("host:port"), 3, 4)
+	if !errors.Is(err, context.DeadlineExceeded) || f.comms != 0 {
 		t.Errorf("error %v, %d communicators are left", err, f.comms)
 	}
 	for _, end := range []func(*Comm){
@@ -228,6 +230,10 @@ func TestOpen(t *testing.T) {
 	t.Setenv(source.Env, file+".none")
 	if _, err := Open(""); !errors.Is(err, dl.ErrNotFound) && !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("a missing file: error %v", err)
+	}
+	os.Setenv(source.Env, off)
+	if _, err := Open(""); !errors.Is(err, dl.ErrNotFound) {
+		t.Errorf("%s=%s: error %v", source.Env, off, err)
 	}
 	os.Unsetenv(source.Env)
 	l, err := Open("")

@@ -18,7 +18,6 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
-	"tilework/internal/model"
 	"tilework/internal/split"
 )
 
@@ -56,12 +55,8 @@ type member struct {
 	copies  device.Stream // for copies from other members; nil if there are none
 }
 
-// The usual limits of a Device: a tile of the largest kernels, and a panel that takes an H200 less
-// than a millisecond to copy.
-const (
-	usualUnit       = 128
-	usualPanelBytes = 256 << 20
-)
+// usualPanelBytes is the usual limit of panels, which an H200 copies in less than a millisecond.
+const usualPanelBytes = 256 << 20
 
 // Open opens a real or emulated GPU, or several. The errors are ErrNoDevice and ErrUnsupported.
 func Open(name backend.Device) (*Device, error) {
@@ -69,7 +64,7 @@ func Open(name backend.Device) (*Device, error) {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &Device{name: name, unit: usualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{},
+	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{},
 		plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{}}
 	err := gpu.EachMember(name, func(name backend.Device) error {
 		b, release, err := gpu.Open(name)
@@ -77,7 +72,7 @@ func Open(name backend.Device) (*Device, error) {
 			return err
 		}
 		d.members = append(d.members, &member{name: name, backend: b.Backend, close: release})
-		d.weights = append(d.weights, weight(b.Info()))
+		d.weights = append(d.weights, b.Weight())
 		return nil
 	})
 	if err == nil && len(d.members) > 1 {
@@ -96,15 +91,6 @@ func (d *Device) openStreams() (err error) {
 		}
 	}
 	return nil
-}
-
-// weight returns a number in proportion to the rate of a GPU.
-func weight(in *device.Info) float64 {
-	clock := 1.
-	if m, err := model.Lookup(in.Name); err == nil && !m.Generic() {
-		clock = m.ClockHz
-	}
-	return clock * float64(max(in.SMs, 1))
 }
 
 // first returns the backend of the first member, which chooses kernels.

@@ -36,15 +36,7 @@ func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 		return Matrix{Memory: m, Layout: there}, err
 	}
 	b := &block{device: d, layout: there, size: there.Bytes()}
-	n := l.Rows
-	if by == split.Columns {
-		n = l.Cols
-	}
-	unit := d.unit
-	if n < 4*unit*len(d.members) {
-		unit = min(unit, split.Align)
-	}
-	whole := split.New(by, l.Rows, l.Cols, d.weights, unit)
+	whole := split.Even(by, l.Rows, l.Cols, d.weights, d.unit)
 	b.whole = &whole
 	var sizes []int
 	for i := range d.members {

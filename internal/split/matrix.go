@@ -32,6 +32,15 @@ func (b By) T() By {
 	return b
 }
 
+// Result returns the way to divide the product of matrices that are divided as a and b that moves
+// the least: as A if its rows are divided, and else as B if its columns are.
+func Result(a, b By) By {
+	if a == OnEach && b != Rows {
+		return b
+	}
+	return Rows
+}
+
 // Span is a range of rows or columns, without To.
 type Span struct{ From, To int }
 
@@ -87,6 +96,21 @@ func New(by By, rows, cols int, weights []float64, unit int) Matrix {
 	}
 	m.Ends = ends(n, weights, unit)
 	return m
+}
+
+// UsualUnit is the usual unit of [Even], a tile of the largest kernels.
+const UsualUnit = 128
+
+// Even is New with a smaller unit for matrices of few units per member.
+func Even(by By, rows, cols int, weights []float64, unit int) Matrix {
+	n := rows
+	if by == Columns {
+		n = cols
+	}
+	if n < 4*unit*len(weights) {
+		unit = min(unit, Align)
+	}
+	return New(by, rows, cols, weights, unit)
 }
 
 // ends divides n rows or columns in proportion to weights, at multiples of unit.

@@ -33,28 +33,3 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 	}
 	return other, nil
 }
-
-// Ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
-// the rows alone. Otherwise it depends on the vectors that the kernel loads, too.
-func (pl *Plan) Ordered() bool {
-	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Device.Info().Target.SM)
-	return ok
-}
-
-// Units returns the rows and columns of C at whose multiples tiles begin, and that are multiples of
-// grain.
-func (pl *Plan) Units(grain int) (rows, cols int) {
-	rows, cols = pl.Config.Tile.SizeInC()
-	for _, n := range []*int{&rows, &cols} {
-		for *n%grain != 0 {
-			*n *= 2
-		}
-	}
-	return rows, cols
-}
-
-// TilesAtOnce returns the number of tiles that the GPU computes at once, with one block per SM.
-func (pl *Plan) TilesAtOnce() int {
-	t := pl.Config.Tile
-	return max(pl.backend.Info().SMs/(max(t.SplitK, 1)*t.BlocksK()), 1)
-}

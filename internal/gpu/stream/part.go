@@ -6,15 +6,14 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Order describes the order of the sums; see [backend.Divisible]. Only tensor cores of the same
-// architecture add alike.
+// Order describes the order of the sums; see [backend.Divisible].
 func (pl *Plan) Order() string {
 	o := pl.Schedule().order
 	side := "rows"
 	if !o.byRows {
 		side = "columns"
 	}
-	text := fmt.Sprintf("kernel %s, tile %v on %v", pl.Kernel.Name, pl.Config.Tile, pl.on.Device.Info().Target)
+	text := pl.Plan.Order()
 	if len(o.slices) > 1 {
 		text += fmt.Sprintf(", %d %s in slices of %s of K", o.head, side, sizes(o.slices))
 	}

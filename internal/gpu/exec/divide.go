@@ -1,0 +1,74 @@
+package exec
+
+import (
+	"fmt"
+
+	"tilework/internal/gemm"
+	"tilework/internal/model"
+	"tilework/internal/split"
+)
+
+// Ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
+// the rows alone. Otherwise it depends on the vectors that the kernel loads, too.
+func (pl *Plan) Ordered() bool {
+	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Device.Info().Target.SM)
+	return ok
+}
+
+// Units returns the rows and columns of C at whose multiples tiles begin, and that are multiples of
+// grain.
+func (pl *Plan) Units(grain int) (rows, cols int) {
+	rows, cols = pl.Config.Tile.SizeInC()
+	for _, n := range []*int{&rows, &cols} {
+		for *n%grain != 0 {
+			*n *= 2
+		}
+	}
+	return rows, cols
+}
+
+// TilesAtOnce returns the number of tiles that the GPU computes at once, with one block per SM.
+func (pl *Plan) TilesAtOnce() int {
+	t := pl.Config.Tile
+	return max(pl.backend.Info().SMs/(max(t.SplitK, 1)*t.BlocksK()), 1)
+}
+
+// Grain returns the number of rows and columns of C at whose multiples it may be cut, so that the
+// parts have the bits of the whole.
+func (pl *Plan) Grain() int {
+	switch {
+	case pl.device.BlockScaled():
+		return gemm.ScaleBlock
+	case !pl.Ordered():
+		return split.Align
+	}
+	return 1
+}
+
+// Order describes the order of the sums. Plans of equal products with equal orders compute equal
+// bits. Only tensor cores of the same architecture add alike.
+func (pl *Plan) Order() string {
+	return fmt.Sprintf("kernel %s, tile %v on %v", pl.Kernel.Name, pl.Config.Tile, pl.backend.Device.Info().Target)
+}
+
+// Seconds predicts the time of the plan on its GPU.
+func (pl *Plan) Seconds() float64 {
+	const usualRate, usualClock = 1e13, 1.5e9 // operations and cycles per second of unknown GPUs
+	clock := usualClock
+	if m, err := model.Lookup(pl.backend.Device.Info().Name); err == nil && !m.Generic() {
+		clock = m.ClockHz
+	}
+	if pl.Cycles > 0 {
+		return pl.Cycles / clock
+	}
+	return pl.device.Flops() / usualRate
+}
+
+// Weight returns a number in proportion to the rate of the GPU.
+func (b *Backend) Weight() float64 {
+	info, clock := b.Device.Info(), 1.
+	if m, err := model.Lookup(info.Name); err == nil && !m.Generic() {
+		clock = m.ClockHz
+	}
+	return clock * float64(max(info.SMs, 1))
+}

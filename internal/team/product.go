@@ -1,0 +1,241 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/split"
+)
+
+// Product is a product of matrices that are divided among the ranks.
+type Product struct {
+	gemm.Problem // with the layouts of the whole matrices
+	Operands     [gemm.Operands]Operand
+	Kernel       string // empty for the choice of rank 0
+	Threads      int    // the maximum number of goroutines that compute on this rank; 0 for all
+}
+
+// Operand is a matrix of the team, or a vector in host memory, which every rank has in whole.
+type Operand struct {
+	On   Matrix
+	Host []byte
+}
+
+// Gemm computes the product on all ranks, which call it at the same time, and returns when this
+// rank's part of C is complete. C has the bits of the product on one rank. If invalid is not nil,
+// it is an error of the operands, and p is not used.
+//
+// An error that all ranks find in the operands does not end the group. The other errors do:
+// ErrDisagree if the ranks have different products, ErrRank, the context's and the device's.
+func (t *Team) Gemm(ctx context.Context, p *Product, invalid error) error {
+	return t.together(ctx, p, invalid, func(ctx context.Context) error {
+		v, err := t.divide(ctx, p)
+		if err == nil {
+			err = t.run(ctx, p, v)
+		}
+		return err
+	})
+}
+
+// PlanOf describes how Gemm would compute the product. All ranks call it at the same time.
+func (t *Team) PlanOf(ctx context.Context, p *Product, invalid error) (d Description, err error) {
+	err = t.together(ctx, p, invalid, func(ctx context.Context) error {
+		v, err := t.divide(ctx, p)
+		if err != nil {
+			return err
+		}
+		d = v.description
+		var names []string
+		for r := range t.group.Size() {
+			names = append(names, fmt.Sprintf("rank %d", r))
+		}
+		d.Detail += "; " + v.Describe(&v.Plan, names) + "; " + t.transport.String()
+		return nil
+	})
+	return d, err
+}
+
+// Description describes a planned product in words.
+type Description struct{ Device, Kernel, Detail, Why string }
+
+// together calls f on all ranks after they have agreed on the product.
+func (t *Team) together(ctx context.Context, p *Product, invalid error, f func(context.Context) error) error {
+	return t.use(func() error {
+		if invalid == nil {
+			invalid = p.check(t)
+		}
+		ctx, stop := t.group.Context(ctx)
+		defer stop()
+		var err error
+		if invalid != nil {
+			err = t.group.Agree(ctx, [2]string{theProduct, invalid.Error()})
+		} else if err = t.agree(ctx, p); err == nil {
+			err = f(ctx)
+		}
+		if refused := (*refusedError)(nil); errors.As(err, &refused) {
+			return refused.error
+		}
+		if err != nil {
+			return t.failed(err)
+		}
+		return invalid
+	})
+}
+
+// theProduct is the name of the value that ranks agree on first.
+const theProduct = "the product"
+
+// check returns an error unless the operands are matrices of the team, or vectors.
+func (p *Product) check(t *Team) error {
+	c := p.Operands[gemm.C].On.Memory
+	for i := range p.Operands {
+		o := gemm.Operand(i)
+		if !p.Uses(o) {
+			continue
+		}
+		m := p.Operands[o].On.Memory
+		switch {
+		case m == nil && o <= gemm.Up:
+			return fmt.Errorf("%w: %s of one rank and C of several", gemm.ErrUnsupported, o.Phrase())
+		case m == nil:
+			continue
+		case m.team != t:
+			return fmt.Errorf("%w: %s is of other ranks than C", gemm.ErrUnsupported, o.Phrase())
+		case m == c && o != gemm.C:
+			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, o.Phrase())
+		}
+		if err := m.check(); err != nil {
+			return err
+		}
+	}
+	if p.Batch != (gemm.Batch{}) {
+		return fmt.Errorf("%w: a batch or groups of matrices on several ranks", gemm.ErrUnsupported)
+	}
+	return nil
+}
+
+// agree returns an error unless all ranks have the same product.
+func (t *Team) agree(ctx context.Context, p *Product) error {
+	return t.group.Agree(ctx, [][2]string{
+		{theProduct, p.String()},
+		{"the operands", p.operands()},
+		{"alpha, beta, precision and row invariance",
+			fmt.Sprintf("%v, %v, %v, %v", p.Alpha, p.Beta, p.Precision, p.Invariance)},
+		{"the epilogue", fmt.Sprintf("%+v, function data of %d", p.Epilogue, p.DataLen)},
+		{"the kernel", p.Kernel},
+	}...)
+}
+
+// operands describes the operands: "A 3×4 float32 split by rows, B …".
+func (p *Product) operands() (text string) {
+	for i := range p.Operands {
+		o := gemm.Operand(i)
+		if !p.Uses(o) {
+			continue
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += o.Phrase() + " " + p.Layout(o).String()
+		if m := p.Operands[o].On.Memory; m != nil {
+			text += " " + m.whole.By.String()
+		}
+	}
+	return text
+}
+
+// decision holds the choices of rank 0 for a product.
+type decision struct {
+	Choice  backend.Choice
+	Seconds float64 // predicted for the whole product on one rank
+	Why     string  // the reason for the choice
+	Refused string  // the reason why there is none
+}
+
+// refusedError is an error that all ranks return, and no reason to end the group.
+type refusedError struct{ error }
+
+// division is the division of a product among the ranks, with the tasks of this one.
+type division struct {
+	split.Product
+	split.Plan
+	description Description
+	tasks       []task // of the panels of this rank
+	places      [][gemm.Operands]split.At
+}
+
+// divide plans the product on all ranks: with the kernel that rank 0 chooses, in one order of the
+// sums, and with one division.
+func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
+	var mine job
+	var d decision
+	var err error
+	if t.group.Rank() == 0 {
+		switch mine, err = t.store.plan(p, nil); {
+		case err == nil:
+			d = decision{Choice: mine.choice(), Seconds: mine.seconds(), Why: mine.describe().Why}
+		case errors.Is(err, gemm.ErrUnsupported):
+			d.Refused = err.Error()
+		default:
+			return nil, err
+		}
+	}
+	all, err := exchange(ctx, t.group, "the choice of the kernel", d)
+	if err != nil {
+		return nil, err
+	}
+	if d = all[0]; d.Refused != "" {
+		return nil, &refusedError{device.WithKind(gemm.ErrUnsupported, errors.New(d.Refused))}
+	}
+	if t.group.Rank() > 0 {
+		if mine, err = t.store.plan(p, &d.Choice); err != nil {
+			return nil, fmt.Errorf("%w; rank 0 chose %v", err, d.Choice)
+		}
+	}
+	grain, rows, cols := mine.cuts()
+	v := &division{description: mine.describe(), Product: split.Product{
+		Problem: p.Problem, Weights: t.weights, UnitM: rows, UnitN: cols, Grain: grain,
+		AtOnce: mine.tilesAtOnce(), Seconds: d.Seconds, Rate: t.rate, PanelBytes: t.panelBytes, Pick: t.pick}}
+	for i := range p.Operands {
+		o := gemm.Operand(i)
+		if !p.Uses(o) {
+			continue
+		}
+		if m := p.Operands[o].On.Memory; m != nil {
+			v.Places[o].Matrix = &m.whole
+		} else {
+			l := p.Layout(o)
+			whole := split.New(split.OnEach, l.Rows, l.Cols, t.weights, 1)
+			v.Places[o].Matrix = &whole
+		}
+	}
+	v.description.Device, v.description.Why = t.name.String(), d.Why
+	v.Plan = v.Product.Plan()
+	hash := fnv.New64a()
+	fmt.Fprint(hash, v.Shares)
+	if err := t.group.Agree(ctx, [2]string{"the order of the sums", mine.order()},
+		[2]string{"the division of C", fmt.Sprintf("%x", hash.Sum64())}); err != nil {
+		return nil, err
+	}
+	rank := t.group.Rank()
+	share := &v.Shares[rank]
+	for i := range share.Panels {
+		panel := &share.Panels[i]
+		q, places := v.Launch(rank, share, panel)
+		x, err := mine.part(&q, panel.C.Rows.From, panel.C.Cols.From)
+		if err != nil {
+			return nil, err
+		}
+		v.tasks, v.places = append(v.tasks, x), append(v.places, places)
+	}
+	return v, nil
+}
+
+// elem returns the type of the elements of operand o.
+func (v *division) elem(o gemm.Operand) dtype.Type { return v.Layout(o).Type }

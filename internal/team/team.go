@@ -1,0 +1,298 @@
+// Package team keeps matrices divided among the ranks of a group, each rank's part in the memory of
+// its GPU or of its host, and multiplies them. Every rank computes some rows and columns of C and
+// gathers the parts of operands that it lacks, while it computes.
+//
+// The division is that of package split, which several GPUs of one process use too. The memory and
+// the arithmetic of a rank are a [store], and the way between two ranks is a [transport].
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/cuda"
+	"tilework/internal/gemm"
+	"tilework/internal/nccl"
+	"tilework/internal/split"
+)
+
+// Group is a group of ranks, as package ranks implements it.
+type Group interface {
+	Rank() int
+	Size() int
+	LocalRank() int
+	// Gather returns the data of each rank, Broadcast that of one. Agree returns an error on every
+	// rank unless all have equal values, each a name and a text.
+	Gather(ctx context.Context, name string, data []byte) ([][]byte, error)
+	Broadcast(ctx context.Context, name string, from int, data []byte) ([]byte, error)
+	Agree(ctx context.Context, values ...[2]string) error
+	// Connect returns a connection to each other rank.
+	Connect(ctx context.Context) ([]io.ReadWriteCloser, error)
+	// Context returns a context that also ends when the group fails, Err then the reason. Fail ends
+	// the group because of a failure of this rank.
+	Context(parent context.Context) (ctx context.Context, stop func())
+	Err() error
+	Fail(err error)
+}
+
+// Team is a group of ranks with a device each. Its methods are safe for concurrent use, but all
+// ranks must call those that communicate in the same order.
+type Team struct {
+	group     Group
+	name      backend.Device
+	store     store
+	transport transport
+	weights   []float64 // rates of the ranks, to divide matrices
+	rate      float64   // usual rate of copies between ranks in bytes per second
+	// unit is the number of rows or columns at whose multiples large matrices are divided, and
+	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
+	unit, panelBytes int
+	pick             func([]split.Plan) int
+
+	mu     sync.Mutex // during each use
+	closed bool
+	live   map[*Memory]struct{}
+}
+
+// member describes the device of a rank to the others.
+type member struct {
+	Kind   string
+	GPU    string  // the host and the UUID of a real GPU
+	Weight float64 // a number in proportion to the rate
+	NCCL   string  // the version, or empty
+	Reason string  // why there is no NCCL
+}
+
+// The usual size of panels, and the rates of copies that a plan assumes: NCCL between GPUs of a
+// host with NVLink, and TCP.
+const (
+	usualPanelBytes = 64 << 20
+	ncclRate        = 250e9
+	tcpRate         = 1e9
+)
+
+// joinTimeout limits the time in which NCCL connects the ranks.
+const joinTimeout = 2 * time.Minute
+
+// Open opens a device at each rank, that of [DeviceOf], and connects them. All ranks call it at the
+// same time. The errors are those of the device and of the group, which has ended after an error.
+func Open(ctx context.Context, g Group, name string) (*Team, error) {
+	t := &Team{group: g, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*Memory]struct{}{}}
+	if err := t.open(ctx, name); err != nil {
+		err = t.failed(err)
+		return nil, device.Join(err, t.release())
+	}
+	return t, nil
+}
+
+func (t *Team) open(parent context.Context, name string) (err error) {
+	ctx, stop := t.group.Context(parent)
+	defer stop()
+	if t.name, err = DeviceOf(name, t.group.LocalRank()); err != nil {
+		return fmt.Errorf("%w: %w", gemm.ErrNoDevice, err)
+	}
+	if t.store, err = openStore(t.name); err != nil {
+		return err
+	}
+	library, mine := t.describe()
+	all, err := exchange(ctx, t.group, "the devices", mine)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		t.weights = append(t.weights, m.Weight)
+	}
+	if err := t.group.Agree(ctx, [2]string{"the kind of the device", mine.Kind}); err != nil {
+		return err
+	}
+	return t.connect(ctx, all, library)
+}
+
+// DeviceOf returns the device with a name for a rank, whose number on its host is local. "gpu" is
+// the GPU with this number, modulo the number of GPUs that the process sees, and "auto" is that GPU
+// or, if there is none, the CPU.
+func DeviceOf(name string, local int) (backend.Device, error) {
+	d, err := backend.ParseDevice(name)
+	if err != nil || d.Kind != backend.Auto && name != backend.GPU.String() {
+		return d, err
+	}
+	gpus, _ := cuda.List() // without GPUs, opening one is an error
+	switch {
+	case len(gpus) > 0:
+		return backend.Device{Kind: backend.GPU, Index: local % len(gpus)}, nil
+	case d.Kind == backend.Auto:
+		return backend.Device{Kind: backend.CPU}, nil
+	}
+	return d, nil
+}
+
+// exchange returns the value of each rank.
+func exchange[T any](ctx context.Context, g Group, name string, mine T) ([]T, error) {
+	data, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := g.Gather(ctx, name, data)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(texts))
+	for r, text := range texts {
+		if err := json.Unmarshal(text, &all[r]); err != nil {
+			return nil, fmt.Errorf("%s of rank %d: %w", name, r, err)
+		}
+	}
+	return all, nil
+}
+
+// describe describes the device, and opens NCCL if it is a real GPU and there are several ranks.
+func (t *Team) describe() (*nccl.Library, member) {
+	m := member{Kind: t.name.Kind.String(), Weight: t.store.weight()}
+	gpu := t.store.cuda()
+	if gpu == nil || t.group.Size() == 1 {
+		m.Reason = "there is no GPU"
+		return nil, m
+	}
+	host, _ := os.Hostname()
+	m.GPU = host + " " + gpu.Details().UUID
+	library, err := nccl.Open("")
+	if err != nil {
+		m.Reason = err.Error()
+		return nil, m
+	}
+	m.NCCL = library.Version.String()
+	return library, m
+}
+
+// connect connects the ranks: with NCCL if each has a GPU of its own and NCCL, and else with TCP.
+func (t *Team) connect(ctx context.Context, all []member, library *nccl.Library) error {
+	if reason := whyNoNCCL(all); reason != "" {
+		connections, err := t.group.Connect(ctx)
+		if err != nil {
+			return err
+		}
+		t.transport, t.rate = newTCP(t.store, connections, reason), tcpRate
+		return nil
+	}
+	if err := t.group.Agree(ctx, [2]string{"the version of NCCL", library.Version.String()}); err != nil {
+		return err
+	}
+	var id nccl.ID
+	var err error
+	if t.group.Rank() == 0 {
+		if id, err = library.NewID(); err != nil {
+			return err
+		}
+	}
+	text, err := t.group.Broadcast(ctx, "the id of NCCL", 0, id[:])
+	if err != nil {
+		return err
+	}
+	copy(id[:], text)
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	t.transport, err = joinNCCL(ctx, t.store, library, id, t.group.Rank(), t.group.Size())
+	t.rate = ncclRate
+	return err
+}
+
+// whyNoNCCL returns the reason for which the ranks do not use NCCL, or the empty string.
+func whyNoNCCL(all []member) string {
+	seen := map[string]int{}
+	for r, m := range all {
+		other, shared := seen[m.GPU]
+		switch {
+		case m.NCCL == "":
+			return fmt.Sprintf("rank %d: %s", r, m.Reason)
+		case shared:
+			return fmt.Sprintf("ranks %d and %d share a GPU", other, r)
+		}
+		seen[m.GPU] = r
+	}
+	return ""
+}
+
+// String describes the team: "2 ranks, gpu:0, NCCL 2.27.3".
+func (t *Team) String() string {
+	return fmt.Sprintf("%d ranks, %v, %v", t.group.Size(), t.name, t.transport)
+}
+
+// Rank returns the number of this rank.
+func (t *Team) Rank() int { return t.group.Rank() }
+
+// grace is the time in which the group tells which rank has failed. A connection to it may break
+// before.
+const grace = 2 * time.Second
+
+// failed ends the group because of err and returns the error of this rank: the failure of another
+// one if err may be its consequence.
+func (t *Team) failed(err error) error {
+	if broken := (*brokenError)(nil); errors.As(err, &broken) {
+		ctx, stop := t.group.Context(context.Background())
+		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-time.After(grace):
+		}
+	}
+	if failure := t.group.Err(); failure != nil {
+		return failure
+	}
+	t.group.Fail(err)
+	return err
+}
+
+// use calls f while no other call uses the team. The error is ErrClosed, or the reason for the end
+// of the group.
+func (t *Team) use(f func() error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return fmt.Errorf("%w: a device of several ranks", gemm.ErrClosed)
+	case t.group.Err() != nil:
+		return t.group.Err()
+	}
+	return f()
+}
+
+// Close frees the matrices, and closes the device and the connections. It waits for the products of
+// the other ranks. The group continues. A second call does nothing.
+func (t *Team) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	var errs []error
+	for m := range t.live {
+		errs = append(errs, t.store.free(m.block))
+	}
+	clear(t.live)
+	return device.Join(append(errs, t.release())...)
+}
+
+// release closes the connections and the device.
+func (t *Team) release() error {
+	var errs []error
+	if t.transport != nil {
+		ctx, stop := t.group.Context(context.Background())
+		if err := t.transport.close(ctx); t.group.Err() == nil {
+			errs = append(errs, err)
+		}
+		stop()
+	}
+	if t.store != nil {
+		errs = append(errs, t.store.close())
+	}
+	return device.Join(errs...)
+}

@@ -1,0 +1,280 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/ref"
+	"tilework/internal/split"
+	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
+	"tilework/ranks"
+)
+
+// each calls f for n ranks at the same time and returns the errors.
+func each(n int, f func(rank int) error) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for r := range n {
+		all.Go(func() { errs[r] = f(r) })
+	}
+	all.Wait()
+	return errs
+}
+
+// joined returns a group of n ranks of this process.
+func joined(t testing.TB, n int, timeout time.Duration) []*ranks.Group {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]*ranks.Group, n)
+	if err := errors.Join(each(n, func(r int) (err error) {
+		c := ranks.Config{Rank: r, Size: n, Address: listener.Addr().String(), Timeout: timeout}
+		if r == 0 {
+			c.Listener = listener
+		}
+		all[r], err = ranks.Join(t.Context(), c)
+		return err
+	})...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, g := range all {
+			g.Close()
+		}
+	})
+	return all
+}
+
+// teams opens a device at each of n ranks. Matrices are divided at every row, and panels are small.
+func teams(t testing.TB, n int, device string) []*Team {
+	t.Helper()
+	groups, all := joined(t, n, 20*time.Second), make([]*Team, n)
+	if err := errors.Join(each(n, func(r int) (err error) {
+		if all[r], err = Open(t.Context(), groups[r], device); err == nil {
+			all[r].unit, all[r].panelBytes = 1, 1<<10
+		}
+		return err
+	})...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(each(n, func(r int) error { return all[r].Close() })...); err != nil {
+			t.Error(err)
+		}
+	})
+	return all
+}
+
+// example is a product with the whole operands in host memory.
+type example struct {
+	gemm.Problem
+	memory gemm.Buffers
+	by     [gemm.Operands]split.By
+}
+
+// random returns a random product. Its sums are exact if exact is set.
+func random(t testing.TB, rng *rand.Rand, elem dtype.Type, most int, exact bool) *example {
+	t.Helper()
+	m, n, k := 1+rng.IntN(most), 1+rng.IntN(most), 1+rng.IntN(most)
+	layout := func(rows, cols int) gemm.Layout {
+		if rng.IntN(2) == 0 {
+			return gemm.Padded(gemm.Dense(elem, cols, rows)).T()
+		}
+		return gemm.Padded(gemm.Dense(elem, rows, cols))
+	}
+	e, beta := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}, complex(float64(rng.IntN(2)), 0)
+	p, _, err := gemm.New(complex(float64(1+rng.IntN(2)), 0), layout(m, k), layout(k, n), beta,
+		gemm.Padded(gemm.Dense(elem, m, n)), e)
+	if err == nil && rng.IntN(3) == 0 {
+		p.Epilogue.Residual = true
+		p, err = p.Plus(gemm.Padded(gemm.Dense(elem, m, n)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &example{Problem: p}
+	for o := range gemm.Operands {
+		if !p.Uses(o) {
+			continue
+		}
+		l := p.Layout(o)
+		x.by[o] = split.By(rng.IntN(3))
+		x.memory[o] = dtype.Bytes(make([]float64, l.Bytes()/8+1))[:l.Bytes()]
+		for i := range l.Len() {
+			v := rng.NormFloat64()
+			if exact {
+				v = float64(rng.IntN(7) - 3)
+			}
+			l.Type.Set(x.memory[o], i, v)
+		}
+	}
+	return x
+}
+
+// square returns a product of n×n matrices of float32.
+func square(t testing.TB, n int) *example {
+	t.Helper()
+	l := gemm.Padded(gemm.Dense(dtype.F32, n, n))
+	p, _, err := gemm.New(1, l, l, 0, l, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &example{Problem: p}
+	for o := range gemm.Bias {
+		if p.Uses(o) {
+			x.memory[o] = dtype.Bytes(make([]float64, l.Bytes()/8+1))[:l.Bytes()]
+		}
+	}
+	return x
+}
+
+// matrices makes the matrices of the product on a team, with this rank's parts of x.
+func (x *example) matrices(ctx context.Context, t *Team) (p *Product, err error) {
+	p = &Product{Problem: x.Problem}
+	for o := range gemm.Operands {
+		if !x.Uses(o) {
+			continue
+		}
+		if o > gemm.Up {
+			p.Operands[o].Host = x.memory[o]
+			continue
+		}
+		l := x.Layout(o)
+		stored := l
+		stored.Trans = false
+		m, err := t.New(stored, x.by[o])
+		if err != nil {
+			return nil, err
+		}
+		at := m.Memory.own()
+		if !at.Empty() {
+			if err := m.CopyIn(ctx, x.memory[o][l.Type.Bytes(at.Rows.From*l.LD+at.Cols.From):], l); err != nil {
+				return nil, err
+			}
+		}
+		m.Layout.Trans = l.Trans
+		p.Operands[o].On = m
+	}
+	return p, nil
+}
+
+// result copies this rank's part of C into whole, which has the layout of C.
+func (x *example) result(ctx context.Context, p *Product, whole []byte) error {
+	m := p.Operands[gemm.C].On
+	at, l := m.Memory.own(), *x.C()
+	if at.Empty() {
+		return nil
+	}
+	return m.CopyOut(ctx, whole[l.Type.Bytes(at.Rows.From*l.LD+at.Cols.From):], l)
+}
+
+// compute computes the product on all ranks and returns C, as each rank stores it.
+func (x *example) compute(t testing.TB, all []*Team) []byte {
+	t.Helper()
+	parts := make([][]byte, len(all))
+	if err := errors.Join(each(len(all), func(r int) error {
+		p, err := x.matrices(t.Context(), all[r])
+		if err == nil {
+			err = all[r].Gemm(t.Context(), p, nil)
+		}
+		if err == nil {
+			parts[r] = make([]byte, x.C().Bytes())
+			err = x.result(t.Context(), p, parts[r])
+		}
+		for _, o := range p.Operands {
+			if o.On.Memory != nil {
+				err = errors.Join(err, o.On.Memory.Close())
+			}
+		}
+		return err
+	})...); err != nil {
+		t.Fatalf("%v: %v", &x.Problem, err)
+	}
+	whole := make([]byte, x.C().Bytes())
+	l := x.C()
+	parted := split.Even(x.by[gemm.C], l.Rows, l.Cols, all[0].weights, all[0].unit)
+	for r := range all {
+		part := parted.Part(r)
+		for i := part.Rows.From; i < part.Rows.To; i++ {
+			from, to := l.Type.Bytes(i*l.LD+part.Cols.From), l.Type.Bytes(i*l.LD+part.Cols.To)
+			if x.by[gemm.C] == split.OnEach && r > 0 && !slices.Equal(whole[from:to], parts[r][from:to]) {
+				t.Fatalf("%v: ranks 0 and %d have other copies of row %d of C", &x.Problem, r, i)
+			}
+			copy(whole[from:to], parts[r][from:to])
+		}
+	}
+	return whole
+}
+
+// TestGemm computes random products on several ranks with every division, on the CPU and on
+// emulated GPUs, and compares them with the reference.
+func TestGemm(t *testing.T) {
+	rng := testrand.New(t)
+	for _, device := range []string{"cpu", "emu"} {
+		for _, n := range []int{1, 2, 3, 4} {
+			all := teams(t, n, device)
+			products := 4
+			if device == "cpu" {
+				products = 20
+			}
+			for range testkit.Short(products) {
+				elem := []dtype.Type{dtype.F32, dtype.F64, dtype.BF16}[rng.IntN(3)]
+				x := random(t, rng, elem, 90, true)
+				want := ref.Gemm(&x.Problem, x.memory)
+				for pick := range 3 + rng.IntN(3) {
+					for _, team := range all {
+						team.pick = func(plans []split.Plan) int { return pick * 7 % len(plans) }
+					}
+					c := x.compute(t, all)
+					if err := want.Exactly(c); err != nil {
+						t.Errorf("%d ranks on %s, division %d of %v, %v: %v", n, device, pick, &x.Problem, x.by, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestBits compares products of random numbers on several ranks with the same product on one.
+func TestBits(t *testing.T) {
+	rng := testrand.New(t)
+	for _, device := range []string{"cpu", "emu"} {
+		one := teams(t, 1, device)
+		for _, n := range []int{2, 4} {
+			all := teams(t, n, device)
+			products := 3
+			if device == "cpu" {
+				products = 20
+			}
+			if testkit.Full() {
+				products *= 5
+			}
+			for range testkit.Short(products) {
+				x := random(t, rng, []dtype.Type{dtype.F32, dtype.F64, dtype.BF16}[rng.IntN(3)], 150, false)
+				if got, want := x.compute(t, all), x.compute(t, one); !slices.Equal(got, want) {
+					t.Errorf("%d ranks on %s, %v, %v: other bits than one rank", n, device, &x.Problem, x.by)
+				}
+			}
+		}
+	}
+}
+
+// TestString checks that the team names the transport and the reason for it.
+func TestString(t *testing.T) {
+	all := teams(t, 2, "cpu")
+	if got, want := fmt.Sprint(all[1]), "2 ranks, cpu, TCP (rank 0: there is no GPU)"; got != want || all[1].Rank() != 1 {
+		t.Errorf("got %q of rank %d, want %q", got, all[1].Rank(), want)
+	}
+}
