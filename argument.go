@@ -8,6 +8,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
+	"tilework/internal/team"
 )
 
 // argument is an operand as backends take it, without its element type. The layout and memory of A,
@@ -19,6 +20,8 @@ type argument struct {
 	// memory and offset locate an operand on a device.
 	memory *resident.Memory
 	offset int
+	// team is the memory of an operand of several ranks.
+	team *team.Memory
 	// count and stride are the number of matrices of a batch and, on a device, the elements from
 	// one to the next.
 	count, stride int
@@ -67,7 +70,7 @@ func describe[T dtype.Element](x Operand[T], o gemm.Operand, l *gemm.Layout, hos
 			a.err = fmt.Errorf("%w: the zero PackedMatrix for %s: make one with Pack", ErrShape, o.Phrase())
 		}
 	case DeviceMatrix[T]:
-		*a = argument{memory: x.memory, offset: x.offset, err: x.check(o.Phrase())}
+		*a = argument{memory: x.memory, offset: x.offset, team: x.team, err: x.check(o.Phrase())}
 		*l = x.layout
 	case DeviceBatch[T]:
 		*a = argument{kind: kindBatch, memory: x.memory, offset: x.offset, count: x.count, stride: x.stride,

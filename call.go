@@ -8,6 +8,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
+	"tilework/internal/team"
 )
 
 // call is the state of one product. Calls are pooled: options take the address of the config, so on
@@ -48,6 +49,14 @@ func (k *call) device() *resident.Device {
 	return nil
 }
 
+// team returns the ranks that store C, or nil if C is on a device of this process or on the host.
+func (k *call) team() *team.Team {
+	if m := k.arguments[gemm.C].team; m != nil {
+		return m.Team()
+	}
+	return nil
+}
+
 // grouped reports whether the product is that of groups of rows.
 func (k *call) grouped() bool { return k.given.has(gemm.GroupEnds) }
 
@@ -66,7 +75,7 @@ func (k *call) check() error {
 		if a.err != nil {
 			return a.err
 		}
-		plain = plain && a.kind == kindMatrix && a.memory == nil
+		plain = plain && a.kind == kindMatrix && a.memory == nil && a.team == nil
 	}
 	if plain {
 		return nil
@@ -84,10 +93,14 @@ func (k *call) check() error {
 }
 
 // checkPlace refuses an operand that is not on the device of C, or on the host as C is. Options may
-// have operands on the host for a product on a device.
+// have operands on the host for a product on a device, and vectors for one of several ranks.
 func (k *call) checkPlace(o gemm.Operand) error {
-	on := k.arguments[o].memory
-	switch d := k.device(); {
+	on, ofTeam := k.arguments[o].memory, k.arguments[o].team != nil
+	switch d, t := k.device(), k.team(); {
+	case ofTeam && t == nil:
+		return fmt.Errorf("%w: %s of several ranks and C of one: make both on one device", ErrUnsupported, o.Phrase())
+	case t != nil && !ofTeam && (o <= gemm.C || on != nil):
+		return fmt.Errorf("%w: C of several ranks and %s of one: make both on one device", ErrUnsupported, o.Phrase())
 	case on == nil && d != nil && o <= gemm.C:
 		return fmt.Errorf("%w: %s on the host and C on device %v: upload %[2]s or download C", ErrUnsupported, o.Phrase(), d)
 	case on != nil && d == nil:

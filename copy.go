@@ -9,10 +9,11 @@ import (
 )
 
 // Copy overwrites dst with the elements of src, which has the same size: a matrix with a matrix, or
-// a batch with a batch of as many. Each may be on the host or on a device. A copy to or from a
-// device waits as [Upload] and [DeviceMatrix.Download] do; it is fastest where dst and src are both
-// transposed or both not. A copy from device to device goes through the host's memory. After an
-// error the elements of dst are undefined.
+// a batch with a batch of as many. Each may be on the host or on a device. A matrix of several
+// ranks counts as the part that this process stores. A copy to or from a device waits as [Upload]
+// and [DeviceMatrix.Download] do; it is fastest where dst and src are both transposed or both not.
+// A copy from device to device goes through the host's memory. After an error the elements of dst
+// are undefined.
 //
 // The errors are ErrShape, ErrOverlap for matrices that share memory, ErrUnsupported for a packed
 // matrix, and those of Upload and Download.

@@ -7,9 +7,11 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/resident"
 	"tilework/internal/split"
+	"tilework/internal/team"
 )
 
-// Device is a GPU, real or emulated, or several of them, that stores matrices. Its methods, and all
+// Device is a GPU, real or emulated, or several of them, that stores matrices; or the devices of
+// several processes, see [OpenRanks]. Its methods, and all
 // functions that take it or matrices on it, may be called from any number of goroutines at once.
 //
 // A Device executes its work in the order of the calls. Products only enqueue work. An upload
@@ -21,7 +23,8 @@ import (
 // says otherwise. Every product has the bits of one GPU.
 type Device struct {
 	d  *resident.Device
-	by split.By // how several GPUs divide new matrices
+	t  *team.Team // of several ranks, instead of d
+	by split.By   // the division of new matrices among several GPUs or ranks
 }
 
 // Open opens a device: "gpu", "gpu:N", "emu" or "emu:MODEL". Several GPUs are one device, which
@@ -39,21 +42,21 @@ func Open(name string) (*Device, error) {
 	return &Device{d: d}, nil
 }
 
-// ByColumns returns the same device with another way to divide new matrices among several GPUs:
-// each GPU has some columns of a matrix that is uploaded to it or allocated on it, instead of some
-// rows. The choice decides which parts a product copies between the GPUs. On one GPU it has no
+// ByColumns returns the same device with another way to divide new matrices among several GPUs or
+// ranks: each has some columns of a matrix that is uploaded to it or allocated on it, instead of
+// some rows. The choice decides which parts a product copies between them. On one GPU it has no
 // effect.
 func (d *Device) ByColumns() *Device { return d.dividing(split.Columns) }
 
-// OnEach returns the same device with another way to divide new matrices among several GPUs: each
-// GPU has the whole matrix. Products of other matrices with it copy nothing.
+// OnEach returns the same device with another way to divide new matrices among several GPUs or
+// ranks: each has the whole matrix. Products of other matrices with it copy nothing of it.
 func (d *Device) OnEach() *Device { return d.dividing(split.OnEach) }
 
 func (d *Device) dividing(by split.By) *Device {
 	if d == nil {
 		return nil
 	}
-	return &Device{d.d, by}
+	return &Device{d.d, d.t, by}
 }
 
 // Sync waits until the device has finished all enqueued work. The error is that of work whose
@@ -63,22 +66,29 @@ func (d *Device) Sync(ctx context.Context) error {
 	if err := d.check(); err != nil {
 		return err
 	}
+	if d.t != nil {
+		return ctx.Err() // products of ranks have finished
+	}
 	return d.d.Sync(ctx)
 }
 
 // Close waits for the enqueued work, frees the matrices that are still on the device and closes it.
-// Their methods then return ErrClosed. The error is that of [Device.Sync]. Later calls of Close do
-// nothing.
+// A device of several ranks waits for products of other ranks that need this one; the group goes
+// on. The methods of the matrices then return ErrClosed. The error is that of [Device.Sync]. Later
+// calls of Close do nothing.
 func (d *Device) Close() error {
 	if err := d.check(); err != nil {
 		return err
+	}
+	if d.t != nil {
+		return d.t.Close()
 	}
 	return d.d.Close()
 }
 
 func (d *Device) check() error {
-	if d == nil || d.d == nil {
-		return fmt.Errorf("%w: a Device that Open did not make", ErrNoDevice)
+	if d == nil || d.d == nil && d.t == nil {
+		return fmt.Errorf("%w: a Device that neither Open nor OpenRanks made", ErrNoDevice)
 	}
 	return nil
 }

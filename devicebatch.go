@@ -22,7 +22,7 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	if err := d.check(); err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	if d.d.Divided() {
+	if d.t != nil || d.d.Divided() {
 		return DeviceBatch[T]{}, errDividedBatch
 	}
 	all, err := area(count, rows)
@@ -37,8 +37,8 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	return DeviceBatch[T]{m.deviceView, count, rows * m.layout.LD}, nil
 }
 
-// errDividedBatch refuses a batch on several GPUs.
-var errDividedBatch = fmt.Errorf("%w: a batch on several GPUs: open one GPU for it", ErrUnsupported)
+// errDividedBatch refuses a batch on several GPUs or ranks.
+var errDividedBatch = fmt.Errorf("%w: a batch on several GPUs or ranks: open one GPU for it", ErrUnsupported)
 
 // Batch returns m and count-1 more matrices of its size and layout. Each starts stride elements
 // after the one before: side by side in long rows, or one after the other. With a stride of 0 all
@@ -47,6 +47,10 @@ var errDividedBatch = fmt.Errorf("%w: a batch on several GPUs: open one GPU for 
 func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 	b := DeviceBatch[T]{m.deviceView, count, stride}
 	if b.err = m.check("the matrix"); b.err != nil {
+		return b
+	}
+	if m.team != nil {
+		b.err = errDividedBatch
 		return b
 	}
 	n, err := m.layout.Span(count, stride, "of a batch")

@@ -8,6 +8,8 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
+	"tilework/internal/split"
+	"tilework/internal/team"
 )
 
 // DeviceMatrix is a view of a matrix in a device's memory. [DeviceMatrix.T] and [DeviceMatrix.Sub]
@@ -23,21 +25,25 @@ type DeviceMatrix[T dtype.Element] struct{ deviceView }
 type deviceView struct {
 	view
 	memory *resident.Memory
-	offset int // bytes from the start of the memory
+	offset int          // bytes from the start of the memory
+	team   *team.Memory // of a matrix of several ranks, instead of memory
 }
 
 // Close frees the memory, for all views of it, as soon as no enqueued product uses it. It does not
 // wait. Every later use of a view returns ErrClosed. Later calls of Close do nothing.
 func (v deviceView) Close() error {
-	if v.memory == nil {
-		return nil
+	switch {
+	case v.team != nil:
+		return v.team.Close()
+	case v.memory != nil:
+		return v.memory.Close()
 	}
-	return v.memory.Close()
+	return nil
 }
 
 // check returns the error of the view, or an error if it is on no device.
 func (v deviceView) check(name string) error {
-	if v.err == nil && v.memory == nil {
+	if v.err == nil && v.memory == nil && v.team == nil {
 		return fmt.Errorf("%w: %s on no device: make it with Upload or NewDeviceMatrix", ErrNoDevice, name)
 	}
 	return v.err
@@ -45,6 +51,51 @@ func (v deviceView) check(name string) error {
 
 func (v deviceView) resident() resident.Matrix {
 	return resident.Matrix{Memory: v.memory, Offset: v.offset, Layout: v.layout}
+}
+
+// onTeam returns a matrix of several ranks as package team takes it.
+func (v deviceView) onTeam() team.Matrix { return team.Matrix{Memory: v.team, Layout: v.layout} }
+
+// device returns the device that stores the matrix.
+func (v deviceView) device() *Device {
+	if v.team != nil {
+		return &Device{t: v.team.Team()}
+	}
+	return &Device{d: v.memory.Device()}
+}
+
+// by returns the way in which the matrix is divided.
+func (v deviceView) by() split.By {
+	if v.team != nil {
+		return v.onTeam().By()
+	}
+	return v.resident().By()
+}
+
+// Part returns the part of the matrix that this process stores: rows×cols elements from (row, col)
+// on. It is the whole matrix except on a device of several ranks, where it may have no elements.
+func (v deviceView) Part() (row, col, rows, cols int) {
+	if v.team == nil {
+		return 0, 0, v.Rows(), v.Cols()
+	}
+	p := v.onTeam().Part()
+	return p.Rows.From, p.Cols.From, p.Rows.Len(), p.Cols.Len()
+}
+
+// copyIn copies stored rows of layout l from the host to the part that this process stores.
+func (v deviceView) copyIn(ctx context.Context, host []byte, l gemm.Layout) error {
+	if v.team != nil {
+		return v.onTeam().CopyIn(ctx, host, l)
+	}
+	return v.resident().CopyIn(ctx, host, l)
+}
+
+// copyOut copies the part that this process stores to stored rows of layout l on the host.
+func (v deviceView) copyOut(ctx context.Context, host []byte, l gemm.Layout) error {
+	if v.team != nil {
+		return v.onTeam().CopyOut(ctx, host, l)
+	}
+	return v.resident().CopyOut(ctx, host, l)
 }
 
 // NewDeviceMatrix allocates a rows×cols matrix on a device. Its elements are undefined. The errors
@@ -57,13 +108,22 @@ func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int) (DeviceMatrix[T
 	if _, err := area(rows, cols); err != nil {
 		return DeviceMatrix[T]{}, err
 	}
-	m, err := resident.New(d.d, gemm.Dense(dtype.Of[T](), rows, cols), d.by)
-	return DeviceMatrix[T]{deviceView{view{shape{layout: m.Layout}}, m.Memory, m.Offset}}, err
+	l := gemm.Dense(dtype.Of[T](), rows, cols)
+	if d.t != nil {
+		m, err := d.t.New(l, d.by)
+		if err != nil {
+			return DeviceMatrix[T]{}, err
+		}
+		return DeviceMatrix[T]{deviceView{view: view{shape{layout: m.Layout}}, team: m.Memory}}, nil
+	}
+	m, err := resident.New(d.d, l, d.by)
+	return DeviceMatrix[T]{deviceView{view: view{shape{layout: m.Layout}}, memory: m.Memory, offset: m.Offset}}, err
 }
 
 // Upload copies a [Matrix] to a new [DeviceMatrix], or a [Batch] of matrices of one size to a new
-// [DeviceBatch]. Transposed views are copied as such. The host's memory may be reused when Upload
-// returns. The errors are those of [NewDeviceMatrix] and [NewDeviceBatch], and the context's.
+// [DeviceBatch]. Of several ranks, each reads only its part. Transposed views are copied as such.
+// The host's memory may be reused when Upload returns. The errors are those of [NewDeviceMatrix]
+// and [NewDeviceBatch], and the context's.
 func Upload[H interface {
 	upload(ctx context.Context, d *Device) (D, error)
 }, D any](ctx context.Context, d *Device, from H) (D, error) {
@@ -85,13 +145,14 @@ func (m Matrix[T]) upload(ctx context.Context, d *Device) (DeviceMatrix[T], erro
 	if err != nil {
 		return DeviceMatrix[T]{}, err
 	}
-	if err := on.uploadFrom(ctx, m); err != nil {
+	if err := on.uploadFrom(ctx, m.Sub(on.Part())); err != nil {
 		return DeviceMatrix[T]{}, device.Join(err, on.Close())
 	}
 	return on, nil
 }
 
-// uploadFrom overwrites the matrix with a matrix of the same size in the host's memory.
+// uploadFrom overwrites the part that this process stores with a matrix of the same size in the
+// host's memory.
 func (m DeviceMatrix[T]) uploadFrom(ctx context.Context, from Matrix[T]) error {
 	if err := m.checkCopy(from); err != nil {
 		return err
@@ -105,26 +166,27 @@ func (m DeviceMatrix[T]) uploadFrom(ctx context.Context, from Matrix[T]) error {
 		}
 	}
 	from.describe(&from.layout)
-	return m.resident().CopyIn(ctx, from.bytes(), from.layout)
+	return m.copyIn(ctx, from.bytes(), from.layout)
 }
 
 // Download waits for all earlier work and returns a copy of the matrix in the host's memory,
-// without gaps between rows and not transposed. The errors are ErrOutOfMemory for the host's
-// memory, ErrLaunch and ErrDeviceLost, which may be those of an earlier product, ErrClosed, and the
-// context's.
+// without gaps between rows and not transposed. Of several ranks, each copies its part. The errors
+// are ErrOutOfMemory for the host's memory, ErrLaunch and ErrDeviceLost, which may be those of an
+// earlier product, ErrClosed, and the context's.
 func (m DeviceMatrix[T]) Download(ctx context.Context) (Matrix[T], error) {
 	if err := m.check("the matrix"); err != nil {
 		return Matrix[T]{}, err
 	}
-	to := New[T](m.Rows(), m.Cols())
+	_, _, rows, cols := m.Part()
+	to := New[T](rows, cols)
 	if err := m.downloadTo(ctx, to); err != nil {
 		return Matrix[T]{}, err
 	}
 	return to, nil
 }
 
-// downloadTo copies the matrix to one of the same size in the host's memory, whose elements are
-// undefined after an error.
+// downloadTo copies the part that this process stores to a matrix of the same size in the host's
+// memory, whose elements are undefined after an error.
 func (m DeviceMatrix[T]) downloadTo(ctx context.Context, to Matrix[T]) error {
 	if err := m.checkCopy(to); err != nil {
 		return err
@@ -139,7 +201,7 @@ func (m DeviceMatrix[T]) downloadTo(ctx context.Context, to Matrix[T]) error {
 		}
 	}
 	stored.describe(&stored.layout)
-	if err := m.resident().CopyOut(ctx, stored.bytes(), stored.layout); err != nil {
+	if err := m.copyOut(ctx, stored.bytes(), stored.layout); err != nil {
 		return err
 	}
 	if to.Transposed() {
@@ -153,9 +215,9 @@ func (m DeviceMatrix[T]) checkCopy(h Matrix[T]) error {
 	if err := firstErr(m.check("the matrix"), h.err); err != nil {
 		return err
 	}
-	if m.Rows() != h.Rows() || m.Cols() != h.Cols() {
-		return fmt.Errorf("%w: a copy between %d×%d on the device and %d×%d on the host", ErrShape, m.Rows(), m.Cols(),
-			h.Rows(), h.Cols())
+	if _, _, rows, cols := m.Part(); rows != h.Rows() || cols != h.Cols() {
+		return fmt.Errorf("%w: a copy between %d×%d on the device and %d×%d on the host", ErrShape, rows, cols, h.Rows(),
+			h.Cols())
 	}
 	return nil
 }
@@ -168,11 +230,14 @@ func (m DeviceMatrix[T]) T() DeviceMatrix[T] {
 
 // Sub returns the rows×cols part of m that starts at element (i, j), a view of the same memory.
 // Kernels are fastest on parts whose stored rows start at, and are as long as, multiples of 16
-// bytes.
+// bytes. A matrix of several ranks has no such views: ErrUnsupported.
 func (m DeviceMatrix[T]) Sub(i, j, rows, cols int) DeviceMatrix[T] {
 	part, offset := m.sub(i, j, rows, cols)
+	if part.err == nil && m.team != nil {
+		part.err = fmt.Errorf("%w: a part of a matrix of several ranks", ErrUnsupported)
+	}
 	if m.view = part; part.err != nil {
-		m.memory = nil
+		m.memory, m.team = nil, nil
 	}
 	m.offset += m.layout.Type.Bytes(offset)
 	return m

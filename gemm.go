@@ -54,10 +54,12 @@ func Gemm[T, R dtype.Element](ctx context.Context, alpha float64, a, b Operand[T
 }
 
 func (k *call) run(ctx context.Context) error {
-	if err := k.check(); err != nil {
-		return err
-	}
+	err := k.check()
 	switch {
+	case k.team() != nil:
+		return k.runOnTeam(ctx, err)
+	case err != nil:
+		return err
 	case k.device() != nil:
 		return k.runOnDevice(ctx)
 	case k.grouped():

@@ -8,12 +8,11 @@ import (
 	"tilework/internal/gemm"
 )
 
-// plan completes the product p of matrices on the host and decides how to compute it. The caller
-// has set A, B, C and the factors.
-func (c *config) plan(p *dispatch.Product) error {
-	problem, memory := &p.Problem, &p.Buffers
+// complete completes a problem with A, B, C and the factors. swapped reports whether it is that of
+// the transposes.
+func (c *config) complete(problem *gemm.Problem) (swapped bool, err error) {
 	problem.Epilogue = c.epilogue
-	swapped, err := problem.Complete()
+	swapped, err = problem.Complete()
 	if err == nil && c.precision != gemm.Native {
 		*problem, err = problem.WithPrecision(c.precision)
 	}
@@ -23,6 +22,14 @@ func (c *config) plan(p *dispatch.Product) error {
 	if err == nil && c.given != 0 {
 		err = c.checkOperands(problem, swapped)
 	}
+	return swapped, err
+}
+
+// plan completes the product p of matrices on the host and decides how to compute it. The caller
+// has set A, B, C and the factors.
+func (c *config) plan(p *dispatch.Product) error {
+	memory := &p.Buffers
+	swapped, err := c.complete(&p.Problem)
 	if err != nil {
 		return err
 	}
@@ -41,7 +48,7 @@ func (c *config) plan(p *dispatch.Product) error {
 	case swapped && p.Packed != nil:
 		return fmt.Errorf("%w: a transposed C with a packed B", ErrUnsupported)
 	case c.tile != nil:
-		l := *problem.C()
+		l := *p.Problem.C()
 		if swapped {
 			l = l.T()
 		}

@@ -6,7 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
-	"tilework/internal/resident"
+	"tilework/internal/split"
 )
 
 // Mul returns the product A·B in new memory: a [Matrix] for a Matrix A, a [DeviceMatrix] on the
@@ -45,16 +45,16 @@ func newProduct[T dtype.Element](a, b Operand[T]) (c Operand[T], err error) {
 		if err := a.check("A"); err != nil {
 			return nil, err
 		}
-		d := &Device{d: a.memory.Device()}
+		d := a.device()
 		if b, ok := b.(DeviceMatrix[T]); ok {
-			d.by = resident.ResultSplit(a.resident(), b.resident())
+			d.by = split.Result(a.by(), b.by())
 		}
 		return NewDeviceMatrix[T](d, a.Rows(), columns(b, 0))
 	case DeviceBatch[T]:
 		if err := a.check("A"); err != nil {
 			return nil, err
 		}
-		return NewDeviceBatch[T](&Device{d: a.memory.Device()}, a.count, a.Rows(), columns(b, 0))
+		return NewDeviceBatch[T](a.device(), a.count, a.Rows(), columns(b, 0))
 	}
 	return nil, fmt.Errorf("%w: A is a %T", ErrUnsupported, a)
 }

@@ -39,7 +39,8 @@ func (p Plan) String() string {
 
 // PlanGemm returns the plan of [Gemm] for these operands and options. It reads no element. To
 // choose the device it may measure products of other matrices. M, N and K are those of one product
-// of a batch, on the host of the first one, and M counts the rows of all groups.
+// of a batch, on the host of the first one, and M counts the rows of all groups. All ranks of a
+// [Team] call it at the same time.
 func PlanGemm[T, R dtype.Element](a, b Operand[T], c Operand[R], opts ...Option) (Plan, error) {
 	k := newCall(1, a, b, 0, c, opts)
 	pl, err := k.describePlan()
@@ -48,10 +49,12 @@ func PlanGemm[T, R dtype.Element](a, b Operand[T], c Operand[R], opts ...Option)
 }
 
 func (k *call) describePlan() (Plan, error) {
-	if err := k.check(); err != nil {
-		return Plan{}, err
-	}
+	err := k.check()
 	switch {
+	case k.team() != nil:
+		return k.teamPlan(err)
+	case err != nil:
+		return Plan{}, err
 	case k.device() != nil:
 		p, err := k.resident()
 		if err != nil {

@@ -90,23 +90,13 @@ func checkDivisible(p *gemm.Problem) error {
 	return fmt.Errorf("%w: a batch or groups of matrices on several GPUs: open one GPU for them", gemm.ErrUnsupported)
 }
 
-// grain returns the number of rows and columns of C at whose multiples it may be cut.
-func grain(pl *exec.Plan) int {
-	switch {
-	case pl.Problem().BlockScaled():
-		return gemm.ScaleBlock
-	case !pl.Ordered():
-		return split.Align
-	}
-	return 1
-}
-
 // divide plans the division of a product that pl computes on the first GPU.
 func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]Matrix) (*division, error) {
-	grain := grain(pl)
+	grain := pl.Grain()
 	rows, cols := pl.Units(max(grain, split.Align))
 	v := &division{device: d, Product: split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols,
-		Grain: grain, AtOnce: pl.TilesAtOnce(), Seconds: seconds(pl), Rate: d.rate(), PanelBytes: d.panelBytes, Pick: d.pick}}
+		Grain: grain, AtOnce: pl.TilesAtOnce(), Seconds: pl.Seconds(), Rate: d.rate(), PanelBytes: d.panelBytes,
+		Pick: d.pick}}
 	for i, m := range operands {
 		if m.Memory != nil {
 			v.Places[i] = m.place()
@@ -195,19 +185,6 @@ func (x *division) smaller() *division {
 	return nil
 }
 
-// seconds predicts the time of a plan on its GPU.
-func seconds(pl *exec.Plan) float64 {
-	const usualRate, usualClock = 1e13, 1.5e9 // operations and cycles per second of unknown GPUs
-	clock := usualClock
-	if m, err := model.Lookup(pl.Backend().Info().Name); err == nil && !m.Generic() {
-		clock = m.ClockHz
-	}
-	if pl.Cycles > 0 {
-		return pl.Cycles / clock
-	}
-	return pl.Problem().Flops() / usualRate
-}
-
 // rate returns the rate in bytes per second at which each member receives copies while all do: that
 // of the slowest.
 func (d *Device) rate() float64 {
@@ -228,20 +205,13 @@ func (d *Device) rate() float64 {
 	return shared * slowest
 }
 
-// ResultSplit returns the way to divide the product of a and b that moves the least: as A if its
-// rows are divided, and else as B if its columns are.
-func ResultSplit(a, b Matrix) split.By {
-	ways := [2]split.By{}
-	for i, m := range []Matrix{a, b} {
-		if m.Memory == nil || !m.Memory.device.Divided() {
-			return split.Rows
-		}
-		if ways[i] = m.Memory.whole.By; m.Layout.Trans {
-			ways[i] = ways[i].T()
-		}
+// By returns the way in which the matrix is divided, [split.Rows] on a single GPU.
+func (m Matrix) By() split.By {
+	switch {
+	case m.Memory == nil || !m.Memory.device.Divided():
+		return split.Rows
+	case m.Layout.Trans:
+		return m.Memory.whole.By.T()
 	}
-	if ways[0] == split.OnEach && ways[1] != split.Rows {
-		return ways[1]
-	}
-	return split.Rows
+	return m.Memory.whole.By
 }
