@@ -53,16 +53,19 @@ func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
 // or B is, evenly by rows, by columns and by both, and on one member. If each member stores C, each
 // may also compute all of it.
 func (p *Product) grids() (all [][]Rect) {
+	m, n := p.sides()
 	for _, o := range []gemm.Operand{gemm.C, gemm.A, gemm.B} {
 		if rows, ends, ok := p.ends(o); ok {
 			all = p.addGrid(all, rows, ends)
 		}
 	}
-	all = p.addGrid(all, true, ends(p.M, p.Weights, p.UnitM))
-	all = p.addGrid(all, false, ends(p.N, p.Weights, p.UnitN))
-	for rows := 2; rows < len(p.Weights); rows++ {
-		if len(p.Weights)%rows == 0 {
-			all = append(all, p.grid(rows))
+	all = p.addGrid(all, true, ends(m, p.Weights, p.UnitM))
+	if !p.batched() {
+		all = p.addGrid(all, false, ends(n, p.Weights, p.UnitN))
+		for rows := 2; rows < len(p.Weights); rows++ {
+			if len(p.Weights)%rows == 0 {
+				all = append(all, p.grid(rows))
+			}
 		}
 	}
 	for i := range p.Weights {
@@ -103,9 +106,10 @@ func (p *Product) grid(rows int) (grid []Rect) {
 // addGrid adds the division of the rows or columns of C at ends, unless a cut is no multiple of the
 // grain. The last end is that of C.
 func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
-	n := p.N
+	height, width := p.sides()
+	n := width
 	if rows {
-		n = p.M
+		n = height
 	}
 	grid, from := make([]Rect, len(ends)), 0
 	for i, end := range ends {
@@ -116,9 +120,9 @@ func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
 			return all
 		}
 		if s := (Span{from, end}); rows {
-			grid[i] = Rect{s, Span{0, p.N}}
+			grid[i] = Rect{s, Span{0, width}}
 		} else {
-			grid[i] = Rect{Span{0, p.M}, s}
+			grid[i] = Rect{Span{0, height}, s}
 		}
 		from = end
 	}
@@ -164,7 +168,10 @@ func (p *Product) seconds(s *Share, member int) float64 {
 }
 
 // whole returns all rows and columns of C.
-func (p *Product) whole() Rect { return Rect{Span{0, p.M}, Span{0, p.N}} }
+func (p *Product) whole() Rect {
+	rows, cols := p.sides()
+	return Rect{Span{0, rows}, Span{0, cols}}
+}
 
 // rounds returns the number of rounds in which a member computes the tiles of a part of C.
 func (p *Product) rounds(c Rect) int { return max(ceilDiv(p.tiles(c), p.atOnce()), 1) }
@@ -245,6 +252,8 @@ func (p *Product) Describe(pl *Plan, names []string) string {
 		}
 		what := fmt.Sprintf("%s computes rows %v", names[i], s.C.Rows)
 		switch {
+		case p.batched():
+			what = fmt.Sprintf("%s computes products %v", names[i], s.C.Rows)
 		case s.C.Rows.Len() < p.M && s.C.Cols.Len() < p.N:
 			what += fmt.Sprintf(" of columns %v", s.C.Cols)
 		case s.C.Rows.Len() == p.M && s.C.Cols.Len() == p.N:

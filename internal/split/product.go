@@ -11,6 +11,7 @@ import (
 type Place struct {
 	Matrix   *Matrix
 	Row, Col int
+	Step     Step // of a batch, whose first matrix is at the row and column
 }
 
 // Product is a product of divided matrices. Each member computes some rows and columns of C. Each
@@ -97,8 +98,11 @@ func (p *Product) reads(o gemm.Operand) bool {
 // Needs returns the part of operand o's matrix that belongs to a part of C. It is empty if the
 // product does not use o.
 func (p *Product) Needs(o gemm.Operand, c Rect) Rect {
-	if !p.Uses(o) {
+	switch {
+	case !p.Uses(o):
 		return Rect{}
+	case p.batched():
+		return p.matrices(o, c.Rows)
 	}
 	l := p.Layout(o)
 	r := Rect{Span{0, l.OpRows()}, Span{0, l.OpCols()}}
@@ -153,10 +157,12 @@ func (r Rect) alignment(row, col int) int {
 	return 1 << bits.TrailingZeros(uint(n|Align))
 }
 
-// gather returns the copies that bring a part of an operand to a member.
-func (p *Product) gather(o gemm.Operand, part Rect, member int) (all []Copy) {
-	for _, piece := range p.Places[o].Matrix.Pieces(part, member) {
-		all = append(all, Copy{o, piece.Member, member, piece.Part})
+// gather returns the copies that bring the part of an operand for a part of C to a member.
+func (p *Product) gather(o gemm.Operand, c Rect, member int) (all []Copy) {
+	for _, part := range p.copied(o, c) {
+		for _, piece := range p.Places[o].Matrix.Pieces(part, member) {
+			all = append(all, Copy{o, piece.Member, member, piece.Part})
+		}
 	}
 	return all
 }
@@ -164,9 +170,11 @@ func (p *Product) gather(o gemm.Operand, part Rect, member int) (all []Copy) {
 // scatter returns the copies that bring a part of C from the member that computed it to all members
 // that store it. held reports whether the member computed it outside its own part.
 func (p *Product) scatter(c Rect, member int, held bool) (all []Copy) {
-	for _, piece := range p.Places[gemm.C].Matrix.Holds(p.Needs(gemm.C, c)) {
-		if piece.Member != member || held {
-			all = append(all, Copy{gemm.C, member, piece.Member, piece.Part})
+	for _, part := range p.copied(gemm.C, c) {
+		for _, piece := range p.Places[gemm.C].Matrix.Holds(part) {
+			if piece.Member != member || held {
+				all = append(all, Copy{gemm.C, member, piece.Member, piece.Part})
+			}
 		}
 	}
 	return all
@@ -199,7 +207,7 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 		if o := gemm.Operand(o); !part.Empty() && !streamed(o) {
 			s.Held[o] = part
 			if p.reads(o) {
-				s.Gather = append(s.Gather, p.gather(o, part, member)...)
+				s.Gather = append(s.Gather, p.gather(o, c, member)...)
 			}
 		}
 	}
@@ -209,7 +217,7 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 		for o := range gemm.Operands {
 			if part := p.Needs(o, panel); streamed(o) && !p.inPlace(o, part, member) {
 				x.Held[o] = part
-				x.Gather = append(x.Gather, p.gather(o, part, member)...)
+				x.Gather = append(x.Gather, p.gather(o, panel, member)...)
 			}
 		}
 		if !repeated {
@@ -221,11 +229,12 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 }
 
 // streamed returns a function that reports whether an operand is gathered in panels: A, or B with
-// Up, whichever the member lacks more of. The other one is gathered before the first panel.
+// Up, whichever the member lacks more of. The other one is gathered before the first panel, and so
+// are both of a batch.
 func (p *Product) streamed(missing *[gemm.Operands]Rect) func(gemm.Operand) bool {
 	columns := missing[gemm.B].Len() + missing[gemm.Up].Len()
 	switch {
-	case missing[gemm.A].Len()+columns == 0:
+	case missing[gemm.A].Len()+columns == 0 || p.batched():
 		return func(gemm.Operand) bool { return false }
 	case missing[gemm.A].Len() > columns:
 		return func(o gemm.Operand) bool { return o == gemm.A }
@@ -295,6 +304,10 @@ func (p *Product) size(o gemm.Operand) float64 {
 // ends returns the ends of the parts of operand o, which is A, B or C, as rows or columns of C. It
 // is not ok if the members have copies, or if the parts divide K.
 func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
+	if p.batched() {
+		ends, ok := p.productEnds(o)
+		return true, ends, ok
+	}
 	at := p.Places[o]
 	m := at.Matrix
 	if m == nil || m.By == OnEach {

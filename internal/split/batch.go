@@ -1,0 +1,115 @@
+package split
+
+import "tilework/internal/gemm"
+
+// A strided batch is divided by whole products. In its [Product] and plans, a part of C is a range
+// of products: Rows of a [Rect] counts products, and Cols is the one column 0.
+
+// Step is the distance from a matrix of a batch to the next one in the stored matrix that holds
+// both: rows if one is below the other, columns if they are side by side. All products share a
+// matrix whose step is zero.
+type Step struct{ Rows, Cols int }
+
+// Products divides n products among members in proportion to their weights. Some may have none.
+func Products(n int, weights []float64) (all []Span) {
+	from := 0
+	for _, end := range ends(n, weights, 1) {
+		all = append(all, Span{from, end})
+		from = end
+	}
+	return all
+}
+
+// Groups divides groups of rows among members, so that the rows are in proportion to the weights of
+// the members. ends holds the row after each group. Some members may have no groups.
+func Groups(ends []int32, weights []float64) (all []Span) {
+	total, sum, from, rows := 0., 0., 0, 0
+	for _, w := range weights {
+		total += w
+	}
+	if len(ends) > 0 {
+		rows = int(ends[len(ends)-1])
+	}
+	for i, w := range weights {
+		sum += w
+		to := len(ends)
+		if i < len(weights)-1 {
+			to = from
+			// Half of the next group is before the cut, or more.
+			for to < len(ends) && float64(start(ends, to)+int(ends[to]))/2 <= sum/total*float64(rows) {
+				to++
+			}
+		}
+		all = append(all, Span{from, to})
+		from = to
+	}
+	return all
+}
+
+// start returns the first row of a group.
+func start(ends []int32, group int) int {
+	if group == 0 {
+		return 0
+	}
+	return int(ends[group-1])
+}
+
+// batched reports whether the product is a batch.
+func (p *Product) batched() bool { return p.Batch.Kind == gemm.Strided }
+
+// sides returns the rows and columns of C as parts of a plan count them.
+func (p *Product) sides() (rows, cols int) {
+	if p.batched() {
+		return p.Batch.Count, 1
+	}
+	return p.M, p.N
+}
+
+// matrix returns the part of operand o's matrix that belongs to product i.
+func (p *Product) matrix(o gemm.Operand, i int) Rect {
+	l, at := p.Layout(o), p.Places[o]
+	r := Rect{Span{at.Row, at.Row + l.Rows}, Span{at.Col, at.Col + l.Cols}}
+	return Rect{r.Rows.plus(i * at.Step.Rows), r.Cols.plus(i * at.Step.Cols)}
+}
+
+// matrices returns the smallest part of operand o's matrix with the matrices of some products.
+func (p *Product) matrices(o gemm.Operand, products Span) Rect {
+	if products.Len() == 0 {
+		return Rect{}
+	}
+	first, last := p.matrix(o, products.From), p.matrix(o, products.To-1)
+	return Rect{Span{first.Rows.From, last.Rows.To}, Span{first.Cols.From, last.Cols.To}}
+}
+
+// copied returns the parts of operand o's matrix that are copied for a part of C. Those of a batch
+// leave out the elements between matrices, which may belong to others.
+func (p *Product) copied(o gemm.Operand, c Rect) (all []Rect) {
+	l, step := p.Layout(o), p.Places[o].Step
+	if !p.batched() || step.Rows <= l.Rows && step.Cols <= l.Cols {
+		return []Rect{p.Needs(o, c)}
+	}
+	for i := c.Rows.From; i < c.Rows.To; i++ {
+		all = append(all, p.matrix(o, i))
+	}
+	return all
+}
+
+// productEnds returns the ends of the parts of operand o as numbers of products. It is not ok if
+// the members have copies, or if all products share the matrix.
+func (p *Product) productEnds(o gemm.Operand) (ends []int, ok bool) {
+	at := p.Places[o]
+	if at.Matrix == nil || at.Matrix.By == OnEach {
+		return nil, false
+	}
+	first, step := at.Row, at.Step.Rows
+	if at.Matrix.By == Columns {
+		first, step = at.Col, at.Step.Cols
+	}
+	if step == 0 {
+		return nil, false
+	}
+	for _, end := range at.Matrix.Ends {
+		ends = append(ends, (end-first+step/2)/step)
+	}
+	return ends, true
+}
