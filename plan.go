@@ -78,7 +78,11 @@ func (k *call) describePlan() (Plan, error) {
 		if err != nil {
 			return Plan{}, err
 		}
-		return hostPlan(&batch[0]), nil
+		pl := hostPlan(&batch[0])
+		if division := dispatch.Division(batch); division != "" {
+			pl.Detail += "; " + division
+		}
+		return pl, nil
 	}
 	if err := k.planProduct(); err != nil {
 		return Plan{}, err

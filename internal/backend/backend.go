@@ -3,7 +3,7 @@
 // ([Device]).
 //
 // Abilities that only some backends have are optional interfaces: [Packer], [ReusablePlan],
-// [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [GroupRunner],
+// [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [BatchDivider], [GroupRunner],
 // [EpilogueApplier], [Divisible], [TimePredictor], [Splitter], [Explainer] and [Tunable]. Dispatch
 // checks for each in one place.
 package backend
@@ -148,6 +148,12 @@ type BatchRunner interface {
 	// the given kernel or, if that is empty, one that suits the batch. The error wraps ErrUnsupported
 	// if no kernel computes such a batch.
 	RunBatch(ctx context.Context, kernel string, all []gemm.Buffers) error
+}
+
+// BatchDivider is a [BatchRunner] that divides a batch among devices.
+type BatchDivider interface {
+	// Division describes the division of n products, in words.
+	Division(n int) string
 }
 
 // GroupRunner is a Plan that can compute its product with a B for each of several groups of rows.

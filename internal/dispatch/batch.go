@@ -87,6 +87,20 @@ func RunBatch(ctx context.Context, batch []Product) error {
 	return nil
 }
 
+// Division describes the division of a batch of equal products among devices, in words. It is empty
+// for other batches, and where one device computes all.
+func Division(batch []Product) string {
+	sets, rest := equalProducts(batch)
+	if len(sets) != 1 || len(rest) > 0 {
+		return ""
+	}
+	d, ok := sets[0].BatchRunner.(backend.BatchDivider)
+	if !ok {
+		return ""
+	}
+	return d.Division(len(batch))
+}
+
 // canRunSerial reports whether the plan can run on one goroutine.
 func (pl *Plan) canRunSerial() bool {
 	_, ok := pl.plan.(backend.SerialRunner)

@@ -28,6 +28,9 @@ var (
 	_ backend.Plan          = (*plan)(nil)
 	_ backend.TimePredictor = (*plan)(nil)
 	_ backend.Splitter      = (*plan)(nil)
+	_ backend.BatchRunner   = (*plan)(nil)
+	_ backend.BatchDivider  = (*plan)(nil)
+	_ backend.GroupRunner   = (*plan)(nil)
 )
 
 // member is an open GPU of a list.
@@ -73,8 +76,8 @@ func (b Backend) TuningKey() *backend.TuningKey {
 func (Backend) IsTuned(gemm.Layout) bool { return true }
 
 // minDivided is the predicted time on one GPU from which a product is divided. The goroutines and
-// the streams of several GPUs cost some tenths of a millisecond.
-const minDivided = time.Millisecond
+// the streams of several GPUs cost some tenths of a millisecond. Tests change it.
+var minDivided = time.Millisecond
 
 // Plan implements [backend.Backend]. The first GPU chooses the kernel and the order of the sums.
 // The product is divided only if it is then predicted to take less time.
@@ -96,11 +99,11 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 		return nil, err
 	}
 	first.Limit = o.GPUMemory
-	whole := &plan{whole: first, shares: []share{{all[0].device, first}}}
+	whole := &plan{members: all, whole: first, shares: []share{{all[0].device, first}}}
 	if len(all) == 1 || problem.Empty() || !problem.ReadsAB() || whole.Predicted() < minDivided {
 		return whole, nil
 	}
-	divided := &plan{whole: first}
+	divided := &plan{members: all, whole: first}
 	if divided.shares, err = divide(first, all); err != nil {
 		return nil, err
 	}
@@ -113,15 +116,13 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 // divide divides C among GPUs: by rows or by columns, whichever C has more of, in proportion to the
 // predicted rates of the GPUs.
 func divide(first *stream.Plan, all []member) (shares []share, err error) {
-	rates := make([]float64, len(all))
-	plans := make([]*stream.Plan, len(all))
+	plans, rates, err := onEach(first, all)
+	if err != nil {
+		return nil, err
+	}
 	total := 0.
-	for i, m := range all {
-		if plans[i], err = first.On(m.Backend); err != nil {
-			return nil, fmt.Errorf("device %v: %w", m.device, err)
-		}
-		rates[i] = 1 / max(plans[i].Predicted(), 1).Seconds()
-		total += rates[i]
+	for _, r := range rates {
+		total += r
 	}
 	from, sum := 0, 0.
 	for i, m := range all {
@@ -135,10 +136,24 @@ func divide(first *stream.Plan, all []member) (shares []share, err error) {
 	return shares, nil
 }
 
+// onEach returns the plans of the whole product on each GPU, and numbers in proportion to the
+// predicted rates.
+func onEach(first *stream.Plan, all []member) (plans []*stream.Plan, rates []float64, err error) {
+	for _, m := range all {
+		pl, err := first.On(m.Backend)
+		if err != nil {
+			return nil, nil, fmt.Errorf("device %v: %w", m.device, err)
+		}
+		plans, rates = append(plans, pl), append(rates, 1/max(pl.Predicted(), 1).Seconds())
+	}
+	return plans, rates, nil
+}
+
 // plan is a planned product.
 type plan struct {
-	whole  *stream.Plan // on the first GPU
-	shares []share
+	members []member
+	whole   *stream.Plan // on the first GPU
+	shares  []share
 }
 
 // share is the part of C that one GPU computes.

@@ -239,6 +239,18 @@ func TestConformance(t *testing.T) {
 
 var errFault = errors.New("injected fault")
 
+// checkLeft checks that the failure of a call has left nothing on the GPUs.
+func checkLeft(t *testing.T, all []*faulty.Device, call string) {
+	t.Helper()
+	for i, d := range all {
+		for _, left := range d.Leaks() {
+			if left != "module" && left != "stream" {
+				t.Errorf("%s failed: %s left on gpu:%d", call, left, i)
+			}
+		}
+	}
+}
+
 // TestFaults fails each call of one of three GPUs in turn. The product must fail with an error that
 // names the GPU, or recover from an allocation, and leave nothing on any GPU.
 func TestFaults(t *testing.T) {
@@ -263,13 +275,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%s failed with %v: error %v", call, kind, err)
 			}
 			all[1].Fail(0, nil)
-			for i, d := range all {
-				for _, left := range d.Leaks() {
-					if left != "module" && left != "stream" {
-						t.Errorf("%s failed: %s left on gpu:%d", call, left, i)
-					}
-				}
-			}
+			checkLeft(t, all, call)
 			if call == "" {
 				break
 			}

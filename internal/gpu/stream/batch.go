@@ -12,6 +12,46 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
+// BatchPlan is the plan of a batch of matrices in host memory: the kernel and the tile with which
+// all of its parts are computed, so that their bits depend neither on the part nor on the memory.
+type BatchPlan struct {
+	*exec.Plan
+	on *Backend
+}
+
+// PlanBatch plans a batch of products p of the buffers. The error is ErrUnsupported if no kernel
+// supports it.
+func (b *Backend) PlanBatch(p *gemm.Problem, opt exec.Options, all []gemm.Buffers) (*BatchPlan, error) {
+	_, q, err := b.hostBatch(p, all)
+	return b.planBatch(&q, opt, err)
+}
+
+// PlanGroups is PlanBatch for p in groups of rows, with a B for each of count groups.
+func (b *Backend) PlanGroups(p *gemm.Problem, opt exec.Options, count int) (*BatchPlan, error) {
+	q, err := grouped(p, count)
+	return b.planBatch(&q, opt, err)
+}
+
+func (b *Backend) planBatch(q *gemm.Problem, opt exec.Options, err error) (*BatchPlan, error) {
+	if err != nil {
+		return nil, err
+	}
+	opt.KeepLayout = true
+	pl, err := b.Backend.Plan(q, opt)
+	return &BatchPlan{pl, b}, err
+}
+
+// On returns the plan on another device, with the same bits; see [exec.Plan.On].
+func (pl *BatchPlan) On(b *Backend) (*BatchPlan, error) {
+	other, err := pl.Plan.On(b.Backend)
+	return &BatchPlan{other, b}, err
+}
+
+// options returns the options for parts of the batch.
+func (pl *BatchPlan) options() exec.Options {
+	return exec.Options{Kernel: pl.Kernel.Name, Shape: pl.Config.Tile.String()}
+}
+
 // hostBatch is a batch of matrices in host memory, each with its own memory.
 type hostBatch struct {
 	backend *Backend
@@ -23,17 +63,12 @@ type hostBatch struct {
 	matrices [gemm.C + 1][][]byte
 	bias     []byte
 	ends     []int32
+	stored   bool // reports whether results may be in host memory, where C must not be read again
 }
 
-// RunBatch computes p for each of the buffers in one launch, or in several if the device has too
-// little memory for all, or limit bytes are too few. All products have the bias of the first. The
-// errors are those of [Plan.Run], and ErrUnsupported if no kernel supports the batch.
-func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Options, limit int,
-	all []gemm.Buffers) error {
-	if len(all) == 0 {
-		return ctx.Err()
-	}
-	x := &hostBatch{backend: b, limit: limit, layouts: p.Layouts, bias: all[0][gemm.Bias]}
+// hostBatch returns the batch of products p of the buffers, and its problem on the device.
+func (b *Backend) hostBatch(p *gemm.Problem, all []gemm.Buffers) (*hostBatch, gemm.Problem, error) {
+	x := &hostBatch{backend: b, layouts: p.Layouts, bias: all[0][gemm.Bias]}
 	for i := range all {
 		for o := range gemm.C + 1 {
 			x.matrices[o] = append(x.matrices[o], all[i][o])
@@ -50,25 +85,48 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 	}
 	q := exec.OnDevice(p, false)
 	q, err := q.Strided(len(all), batch)
+	return x, q, err
+}
+
+// RunBatch computes p for each of the buffers, in one launch or in several if the device has too
+// little memory for all, or limit bytes are too few. All products have the bias of the first. The
+// errors are those of [Plan.Run], and ErrUnsupported if no kernel supports the batch.
+func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Options, limit int,
+	all []gemm.Buffers) error {
+	if len(all) == 0 {
+		return ctx.Err()
+	}
+	pl, err := b.PlanBatch(p, opt, all)
 	if err != nil {
 		return err
 	}
-	err = x.run(ctx, &q, opt)
+	return pl.Run(ctx, p, limit, all)
+}
+
+// Run computes p for each of the buffers, which are some of those of the plan; see
+// [Backend.RunBatch].
+func (pl *BatchPlan) Run(ctx context.Context, p *gemm.Problem, limit int, all []gemm.Buffers) error {
+	x, q, err := pl.on.hostBatch(p, all)
+	if err != nil {
+		return err
+	}
+	x.limit = limit
+	err = x.run(ctx, &q, pl.options())
 	switch n := len(all) / 2; {
-	case !errors.Is(err, device.ErrOutOfMemory):
+	case !errors.Is(err, device.ErrOutOfMemory) || x.stored:
 		return exec.Sentinel(err)
 	case n == 0:
-		one, err := b.Plan(p, opt)
+		one, err := pl.on.Plan(p, pl.options())
 		if err != nil {
 			return err
 		}
 		one.Limit = limit
 		return one.Run(ctx, all[0])
 	default:
-		if err := b.RunBatch(ctx, p, opt, limit, all[:n]); err != nil {
+		if err := pl.Run(ctx, p, limit, all[:n]); err != nil {
 			return err
 		}
-		return b.RunBatch(ctx, p, opt, limit, all[n:])
+		return pl.Run(ctx, p, limit, all[n:])
 	}
 }
 
@@ -77,15 +135,30 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 // ErrUnsupported if the matrices need more than limit bytes.
 func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, limit int, m gemm.Buffers,
 	bs [][]byte, ends []int32) error {
-	x := &hostBatch{backend: b, limit: limit, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}},
-		bias: m[gemm.Bias], ends: ends}
-	l := gemm.Padded(p.Layouts[gemm.B])
-	q := exec.OnDevice(p, false)
-	q, err := q.Grouped(len(ends), l.Rows*l.LD)
+	pl, err := b.PlanGroups(p, opt, len(ends))
 	if err != nil {
 		return err
 	}
-	err = x.run(ctx, &q, opt)
+	return pl.RunGroups(ctx, p, limit, m, bs, ends)
+}
+
+// grouped returns p in groups of rows on the device.
+func grouped(p *gemm.Problem, count int) (gemm.Problem, error) {
+	l := gemm.Padded(p.Layouts[gemm.B])
+	q := exec.OnDevice(p, false)
+	return q.Grouped(count, l.Rows*l.LD)
+}
+
+// RunGroups computes groups of the plan, whose rows are those of p; see [Backend.RunGroups].
+func (pl *BatchPlan) RunGroups(ctx context.Context, p *gemm.Problem, limit int, m gemm.Buffers, bs [][]byte,
+	ends []int32) error {
+	x := &hostBatch{backend: pl.on, limit: limit, layouts: p.Layouts, bias: m[gemm.Bias], ends: ends,
+		matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}}}
+	q, err := grouped(p, len(ends))
+	if err != nil {
+		return err
+	}
+	err = x.run(ctx, &q, pl.options())
 	if errors.Is(err, errLimit) {
 		return fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
 	}
@@ -149,7 +222,8 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	}
 	for o, from := range map[gemm.Operand][]byte{gemm.Bias: x.bias, gemm.GroupEnds: dtype.Bytes(x.ends)} {
 		if m[o] != 0 {
-			if err := d.CopyIn(ctx, m[o], from, device.Whole(len(from))); err != nil {
+			// A part of a batch needs a part of a longer bias.
+			if err := d.CopyIn(ctx, m[o], from, device.Whole(p.Bytes()[o])); err != nil {
 				return err
 			}
 		}
@@ -157,6 +231,7 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	if err := x.plan.Enqueue(ctx, m); err != nil {
 		return err
 	}
+	x.stored = true
 	return x.download(ctx, m[gemm.C])
 }
 
