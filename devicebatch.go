@@ -6,6 +6,8 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/resident"
 )
 
 // DeviceBatch is a batch of matrices of one size in a device's memory, at equal distances. Make one
@@ -17,46 +19,46 @@ type DeviceBatch[T dtype.Element] struct {
 }
 
 // NewDeviceBatch allocates count matrices of rows×cols on a device, one after the other. Their
-// elements are undefined. The errors are those of [NewDeviceMatrix].
+// elements are undefined. Several GPUs have some whole matrices each, or all with [Device.OnEach].
+// The errors are those of [NewDeviceMatrix].
 func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBatch[T], error) {
 	if err := d.check(); err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	if d.t != nil || d.d.Divided() {
-		return DeviceBatch[T]{}, errDividedBatch
+	if d.t != nil {
+		return DeviceBatch[T]{}, errTeamBatch
 	}
 	all, err := area(count, rows)
+	if err == nil {
+		_, err = area(all, cols)
+	}
 	if err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	m, err := NewDeviceMatrix[T](d, all, cols)
-	if err != nil {
-		return DeviceBatch[T]{}, err
-	}
-	m.layout.Rows = rows
-	return DeviceBatch[T]{m.deviceView, count, rows * m.layout.LD}, nil
+	m, err := resident.NewBatch(d.d, gemm.Dense(dtype.Of[T](), rows, cols), count, d.by)
+	view := deviceView{view: view{shape{layout: m.Layout}}, memory: m.Memory, offset: m.Offset}
+	return DeviceBatch[T]{view, count, rows * m.Layout.LD}, err
 }
 
-// errDividedBatch refuses a batch on several GPUs or ranks.
-var errDividedBatch = fmt.Errorf("%w: a batch on several GPUs or ranks: open one GPU for it", ErrUnsupported)
+// errTeamBatch refuses a batch of a team of ranks.
+var errTeamBatch = fmt.Errorf("%w: a batch on several ranks: open a device for it", ErrUnsupported)
 
 // Batch returns m and count-1 more matrices of its size and layout. Each starts stride elements
 // after the one before: side by side in long rows, or one after the other. With a stride of 0 all
 // are m, for use as A or B. The batch shares m's memory; one that would leave it has the error
-// ErrShape.
+// ErrShape. On several GPUs, products refuse matrices that are neither below each other nor side by
+// side.
 func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 	b := DeviceBatch[T]{m.deviceView, count, stride}
 	if b.err = m.check("the matrix"); b.err != nil {
 		return b
 	}
 	if m.team != nil {
-		b.err = errDividedBatch
+		b.err = errTeamBatch
 		return b
 	}
 	n, err := m.layout.Span(count, stride, "of a batch")
 	switch bytes, room := m.layout.Type.Bytes(n), m.memory.Size()-m.offset; {
-	case m.memory.Device().Divided():
-		b.err = errDividedBatch
 	case count < 0:
 		b.err = fmt.Errorf("%w: a batch of %d matrices", ErrShape, count)
 	case err != nil:

@@ -115,6 +115,10 @@ func TestDividedErrors(t *testing.T) {
 	far := upload(t, alone, New[float32](16, 16))
 	second := func(_ any, err error) error { return err }
 	var none *Device
+	odd, err := NewDeviceBatch[float32](d, 3, 4, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name string
 		err  error
@@ -124,9 +128,10 @@ func TestDividedErrors(t *testing.T) {
 		{"listed twice", second(Open("gpu:1,1")), ErrNoDevice, "GPU 1 is listed twice"},
 		{"no model", second(Open("emu:h200,")), ErrNoDevice, "want a list such as emu:h200,h200"},
 		{"no Device", second(NewDeviceMatrix[float32](none.ByColumns(), 1, 1)), ErrNoDevice, "Open"},
-		{"a batch", second(NewDeviceBatch[float32](d, 2, 3, 4)), ErrUnsupported, "several GPUs"},
-		{"a view as a batch", a.Batch(2, 4).Err(), ErrUnsupported, "several GPUs"},
-		{"an uploaded batch", second(Upload(ctx, d, Batch[float32]{New[float32](2, 2)})), ErrUnsupported, "several GPUs"},
+		{"groups", Gemm(ctx, 1, a, a.Batch(1, 0), 0, upload(t, d, New[float32](16, 16)), WithGroups(GroupEnds(16))),
+			ErrUnsupported, "groups of rows on several GPUs"},
+		{"a batch at odd distances", Gemm(ctx, 1, a.Sub(0, 0, 4, 4).Batch(3, 9), a.Sub(0, 0, 4, 4).Batch(3, 0), 0, odd),
+			ErrUnsupported, "below each other or side by side"},
 		{"another device", Gemm(ctx, 1, a, far, 0, a), ErrUnsupported, "B is on device emu and C on emu:h200,h200"},
 		{"overlap", Gemm(ctx, 1, a.Sub(0, 0, 8, 8), a.Sub(8, 8, 8, 8), 0, a.Sub(7, 7, 8, 8)), ErrOverlap, "C shares memory"},
 		{"too large", second(NewDeviceMatrix[float32](d, 2048, 512)), ErrOutOfMemory, "device emu:h200"},
@@ -139,6 +144,74 @@ func TestDividedErrors(t *testing.T) {
 	}
 	if _, err := Mul(ctx, a, a); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDividedBatches multiplies batches on several emulated GPUs: new ones, uploaded ones, views,
+// and batches of host matrices. The results are those of one GPU.
+func TestDividedBatches(t *testing.T) {
+	substitute(t, 0)
+	rng := rand.New(rand.NewPCG(7, 8))
+	const count = 7
+	var a, b Batch[float32]
+	for range count {
+		a, b = append(a, whole[float32](rng, 9, 5)), append(b, whole[float32](rng, 6, 5).T())
+	}
+	all := func(x Batch[float32], err error) (data []float32) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range x {
+			data = append(data, m.clone().Data()...)
+		}
+		return data
+	}
+	want := all(Mul(t.Context(), a, b, WithDevice("emu:h200")))
+	for _, name := range []string{"emu:h200,h200", "emu:h200,h200,h200"} {
+		d := on(t, name)
+		for _, onB := range []*Device{d, d.ByColumns(), d.OnEach()} {
+			x, err := Upload(t.Context(), d, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := Upload(t.Context(), onB, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Mul(t.Context(), x, y)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(all(c.Download(t.Context())), want) {
+				t.Errorf("%s: other bits than on one GPU", name)
+			}
+			if pl, err := PlanGemm(x, y, c); err != nil || strings.Contains(pl.Detail, "copies") ||
+				!strings.Contains(pl.Detail, "emu:h200 computes products 0 to ") {
+				t.Errorf("%s: plan %q, %v, want products on each GPU and no copies", name, pl, err)
+			}
+			// All products with the first B, into matrices side by side.
+			side, err := NewDeviceMatrix[float32](onB, 9, 6*count)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Gemm(t.Context(), 1, x, y.Matrix(0).Batch(count, 0), 0, side.Sub(0, 0, 9, 6).Batch(count, 6)); err != nil {
+				t.Fatal(err)
+			}
+			got := download(t, side)
+			for i := range count {
+				sameAs(t, fmt.Sprintf("%s: matrix %d of those side by side", name, i), got.Sub(0, 6*i, 9, 6).clone(),
+					plain(a[i], b[0]))
+			}
+		}
+		if !slices.Equal(all(Mul(t.Context(), a, b, WithDevice(name))), want) {
+			t.Errorf("host matrices on %s: other bits than on one GPU", name)
+		}
+		c := Batch[float32]{New[float32](9, 6), New[float32](9, 6)}
+		if pl, err := PlanGemm(a[:2], b[:2], c, WithDevice(name)); err != nil ||
+			!strings.Contains(pl.Detail, "emu:h200 computes products 0 to 1") {
+			t.Errorf("host matrices on %s: plan %q, %v", name, pl, err)
+		}
 	}
 }
 

@@ -161,8 +161,8 @@ func TestRanksRefuse(t *testing.T) {
 			"no team":   {zero, tilework.ErrNoDevice, "OpenRanks"},
 			"part":      {tilework.Copy(ctx, m, host), tilework.ErrShape, "32×64 on the device and 64×64 on the host"},
 			"view":      {m.Sub(0, 0, 8, 8).Err(), tilework.ErrUnsupported, "a part of a matrix of several ranks"},
-			"batch":     {m.Batch(1, 0).Err(), tilework.ErrUnsupported, "a batch on several GPUs or ranks"},
-			"new batch": {batch, tilework.ErrUnsupported, "a batch on several GPUs or ranks"},
+			"batch":     {m.Batch(1, 0).Err(), tilework.ErrUnsupported, "a batch on several ranks"},
+			"new batch": {batch, tilework.ErrUnsupported, "a batch on several ranks"},
 		} {
 			if !errors.Is(test.err, test.is) || !strings.Contains(test.err.Error(), test.text) {
 				t.Errorf("%s: error %v, want %v with %q", name, test.err, test.is, test.text)

@@ -33,9 +33,18 @@ func asA(d *Device) { d.pick = func([]split.Plan) int { return 0 } }
 // TestDividedFaults makes each device call of a product fail in turn, on each GPU. The error must
 // name the GPU, and nothing may be left on any GPU. The next product must succeed.
 func TestDividedFaults(t *testing.T) {
-	c := gathers(1)
+	t.Run("product", func(t *testing.T) { failEachCall(t, gathers(1).run) })
+	// A is gathered from the GPUs with its parts, and C at the GPU that stores all of it.
+	batch := &batchCase{in: dtype.F32, out: dtype.F32, m: 9, n: 7, k: 5, count: 7, beta: 1, seed: 1, kernel: "naive"}
+	batch.lies[gemm.A], batch.lies[gemm.C] = shared, apart
+	batch.splits[gemm.C] = split.OnEach
+	t.Run("batch", func(t *testing.T) { failEachCall(t, batch.run) })
+}
+
+// failEachCall makes each device call of a product fail in turn, on each of three GPUs.
+func failEachCall(t *testing.T, run func(context.Context, *Device) ([]byte, error)) {
 	one, _ := openSeveral(t, emu.Options{}, "h200")
-	want, err := c.run(t.Context(), one)
+	want, err := run(t.Context(), one)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +61,7 @@ func TestDividedFaults(t *testing.T) {
 						d, all := openSeveral(t, emu.Options{Seed: uint64(at)}, several(3)...)
 						asA(d)
 						all.faulty[victim].Fail(at, kind)
-						got, err := c.run(t.Context(), d)
+						got, err := run(t.Context(), d)
 						failed = all.faulty[victim].FailedCall()
 						if all.lost = kind == device.ErrLost && failed != ""; !all.lost {
 							all.faulty[victim].Fail(0, nil)
@@ -73,7 +82,7 @@ func TestDividedFaults(t *testing.T) {
 						if all.lost {
 							return
 						}
-						if again, err := c.run(t.Context(), d); err != nil || !slices.Equal(again, want) {
+						if again, err := run(t.Context(), d); err != nil || !slices.Equal(again, want) {
 							t.Errorf("the product after a failure of %q: error %v", failed, err)
 						}
 					})

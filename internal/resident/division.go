@@ -39,7 +39,7 @@ func (x *division) String() string {
 }
 
 // divisionKey identifies a division. The ends of the members' parts follow from the shape of a
-// matrix.
+// matrix and its unit.
 type divisionKey struct {
 	planKey
 	places [gemm.Operands]placeKey
@@ -49,6 +49,7 @@ type placeKey struct {
 	by         split.By
 	rows, cols int // of the whole matrix
 	row, col   int
+	unit       int
 }
 
 // division returns the division of a planned product. Divisions are kept as plans are.
@@ -60,7 +61,7 @@ func (d *Device) division(x planned, kernel string) (*division, error) {
 	for o, m := range operands {
 		if m.Memory != nil {
 			at := m.place()
-			key.places[o] = placeKey{at.Matrix.By, at.Matrix.Rows, at.Matrix.Cols, at.Row, at.Col}
+			key.places[o] = placeKey{at.Matrix.By, at.Matrix.Rows, at.Matrix.Cols, at.Row, at.Col, m.Memory.unit}
 		}
 	}
 	d.mu.Lock()
@@ -82,24 +83,34 @@ func (d *Device) division(x planned, kernel string) (*division, error) {
 	return found, nil
 }
 
-// checkDivisible returns ErrUnsupported for batches, which run on a single GPU only.
+// checkDivisible returns ErrUnsupported for groups of rows, which run on a single GPU only: their
+// ends may be on a GPU.
 func checkDivisible(p *gemm.Problem) error {
-	if p.Batch == (gemm.Batch{}) {
+	if p.Batch.Kind != gemm.Grouped {
 		return nil
 	}
-	return fmt.Errorf("%w: a batch or groups of matrices on several GPUs: open one GPU for them", gemm.ErrUnsupported)
+	return fmt.Errorf("%w: groups of rows on several GPUs: open one GPU for them", gemm.ErrUnsupported)
 }
 
 // divide plans the division of a product that pl computes on the first GPU.
 func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]Matrix) (*division, error) {
-	grain := pl.Grain()
-	rows, cols := pl.Units(max(grain, split.Align))
+	grain, rows, cols, atOnce := 1, 1, 1, 1 // of a batch: whole products
+	if p.Batch.Kind == gemm.Single {
+		grain, atOnce = pl.Grain(), pl.TilesAtOnce()
+		rows, cols = pl.Units(max(grain, split.Align))
+	}
 	v := &division{device: d, Product: split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols,
-		Grain: grain, AtOnce: pl.TilesAtOnce(), Seconds: pl.Seconds(), Rate: d.rate(), PanelBytes: d.panelBytes,
-		Pick: d.pick}}
+		Grain: grain, AtOnce: atOnce, Seconds: pl.Seconds(), Rate: d.rate(), PanelBytes: d.panelBytes, Pick: d.pick}}
 	for i, m := range operands {
 		if m.Memory != nil {
-			v.Places[i] = m.place()
+			count, stride := 1, 0
+			if i <= int(gemm.C) {
+				count, stride = p.Products(), p.Batch.Stride[i]
+			}
+			var err error
+			if v.Places[i], err = m.placeOf(count, stride); err != nil {
+				return nil, err
+			}
 		} else if o := gemm.Operand(i); p.Uses(o) { // in host memory: it is copied to each member
 			l := p.Layout(o)
 			whole := split.New(split.OnEach, l.Rows, l.Cols, d.weights, 1)
@@ -158,9 +169,13 @@ func (x *division) compile(ctx context.Context) error {
 // that its sums have the same order.
 func (x *division) launch(member int, p *split.Panel) (l launch) {
 	whole := x.whole[member]
+	row, col := p.C.Rows.From, p.C.Cols.From
+	if x.Batch.Kind == gemm.Strided { // the rows are numbers of products
+		row, col = 0, 0
+	}
 	var q gemm.Problem
 	q, l.places = x.Launch(member, &x.Shares[member], p)
-	l.plan = whole.Part(q, p.C.Rows.From, p.C.Cols.From, nil)
+	l.plan = whole.Part(q, row, col, nil)
 	l.plan.Config.CapVectors(&whole.Config)
 	l.scratch = l.plan.ScratchBytes()
 	return l

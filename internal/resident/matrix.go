@@ -23,6 +23,24 @@ type Matrix struct {
 // New allocates a matrix with undefined elements, on several GPUs divided in the given way. The
 // device chooses the leading dimension. The errors are those of [Device.Alloc], and ErrShape.
 func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
+	return allocate(d, l, by, split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit))
+}
+
+// NewBatch allocates count matrices, one after the other, and returns the first. Several GPUs have
+// some whole matrices each, or all if by is OnEach. Otherwise it is like New.
+func NewBatch(d *Device, l gemm.Layout, count int, by split.By) (Matrix, error) {
+	if by != split.OnEach {
+		by = split.Rows
+	}
+	all := l
+	all.Rows *= count
+	m, err := allocate(d, all, by, max(l.Rows, 1))
+	m.Layout.Rows = l.Rows
+	return m, err
+}
+
+// allocate allocates a matrix. Several GPUs divide it at multiples of unit.
+func allocate(d *Device, l gemm.Layout, by split.By, unit int) (Matrix, error) {
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
@@ -35,8 +53,8 @@ func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 		m, err := d.Alloc(there.Bytes(), elements)
 		return Matrix{Memory: m, Layout: there}, err
 	}
-	b := &block{device: d, layout: there, size: there.Bytes()}
-	whole := split.Even(by, l.Rows, l.Cols, d.weights, d.unit)
+	b := &block{device: d, unit: unit, layout: there, size: there.Bytes()}
+	whole := split.New(by, l.Rows, l.Cols, d.weights, unit)
 	b.whole = &whole
 	var sizes []int
 	for i := range d.members {
@@ -60,6 +78,23 @@ func (m Matrix) at() device.Ptr {
 func (m Matrix) place() split.Place {
 	at, ld := m.Layout.Type.Elements(m.Offset), m.Memory.layout.LD
 	return split.Place{Matrix: m.Memory.whole, Row: at / ld, Col: at % ld}
+}
+
+// placeOf returns the place of the first of count matrices, which begin every stride elements. The
+// error is ErrUnsupported unless they are below each other or side by side.
+func (m Matrix) placeOf(count, stride int) (split.Place, error) {
+	at, ld := m.place(), m.Memory.layout.LD
+	switch end := at.Col + (count-1)*stride + m.Layout.Cols; {
+	case count < 2:
+	case stride%ld == 0:
+		at.Step.Rows = stride / ld
+	case end <= at.Matrix.Cols:
+		at.Step.Cols = stride
+	default:
+		return at, fmt.Errorf("%w: %d matrices of %v on %v that begin every %d elements of rows of %d: want them below each "+
+			"other or side by side", gemm.ErrUnsupported, count, m.Layout, m.Memory.device, stride, ld)
+	}
+	return at, nil
 }
 
 // part returns the stored elements of the matrix as a part of its block.

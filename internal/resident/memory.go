@@ -19,9 +19,11 @@ type block struct {
 	device *Device
 	at     []device.Ptr // of the parts of the members, or of a single GPU
 	ld     []int        // leading dimensions of the parts
-	// whole is the matrix in the block, and layout its layout on a single GPU. Matrices are addressed
-	// by their offset there. Both are unset on a single GPU, where a block may hold anything.
+	// whole is the matrix in the block, divided at multiples of unit, and layout its layout on a
+	// single GPU. Matrices are addressed by their offset there. They are unset on a single GPU, where
+	// a block may hold anything.
 	whole  *split.Matrix
+	unit   int
 	layout gemm.Layout
 	size   int // bytes on a single GPU
 

@@ -101,16 +101,21 @@ func New(by By, rows, cols int, weights []float64, unit int) Matrix {
 // UsualUnit is the usual unit of [Even], a tile of the largest kernels.
 const UsualUnit = 128
 
-// Even is New with a smaller unit for matrices of few units per member.
+// Even is New with the unit of [EvenUnit].
 func Even(by By, rows, cols int, weights []float64, unit int) Matrix {
+	return New(by, rows, cols, weights, EvenUnit(by, rows, cols, len(weights), unit))
+}
+
+// EvenUnit returns unit, or a smaller one for matrices of few units per member.
+func EvenUnit(by By, rows, cols, members, unit int) int {
 	n := rows
 	if by == Columns {
 		n = cols
 	}
-	if n < 4*unit*len(weights) {
+	if n < 4*unit*members {
 		unit = min(unit, Align)
 	}
-	return New(by, rows, cols, weights, unit)
+	return unit
 }
 
 // ends divides n rows or columns in proportion to weights, at multiples of unit.

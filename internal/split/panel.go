@@ -36,7 +36,11 @@ func Offset(t dtype.Type, from Rect, ld int, to Rect) int {
 // operands.
 func (p *Product) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, places [gemm.Operands]At) {
 	q = p.Problem
-	q.M, q.N = panel.C.Rows.Len(), panel.C.Cols.Len()
+	if p.batched() {
+		q.Batch.Count = panel.C.Rows.Len()
+	} else {
+		q.M, q.N = panel.C.Rows.Len(), panel.C.Cols.Len()
+	}
 	for o := range gemm.Operands {
 		if !q.Uses(o) {
 			continue
@@ -45,6 +49,7 @@ func (p *Product) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, pl
 		l, places[o] = p.locate(o, member, s, panel)
 		if o < gemm.Bias {
 			q.Layouts[o] = l
+			q.Batch.Stride[o] = p.Places[o].Step.Rows*l.LD + p.Places[o].Step.Cols
 		}
 	}
 	return q, places
@@ -61,7 +66,9 @@ func (p *Product) locate(o gemm.Operand, member int, s *Share, panel *Panel) (ge
 		at.In, has = InPart, p.Places[o].Matrix.Part(member)
 	}
 	ld := LayoutOf(l.Type, has).LD
-	l.Rows, l.Cols = need.Rows.Len(), need.Cols.Len()
+	if !p.batched() {
+		l.Rows, l.Cols = need.Rows.Len(), need.Cols.Len()
+	}
 	l.LD = max(ld, l.Cols, 1) // of an operand that is not read
 	if need.Empty() || !has.Contains(need) {
 		return l, At{}
