@@ -21,12 +21,12 @@ import (
 
 // onResident returns a bencher of matrices that stay on the GPUs of subjects, which may be several.
 // Each kernel is measured on the first GPU, and on all with B divided by rows and by columns, and
-// with B on each GPU, where nothing is copied.
+// with B on each GPU, where nothing is copied. A batch is divided by whole products.
 func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
-	if f.choice || f.batch > 1 || f.groups != "" || f.energy > 0 || f.cold.value {
-		return bencher{}, fmt.Errorf("--choice, --batch, --groups, --energy and --cold: want one GPU, not %v, and not the "+
-			"peer %s", at, torchPeer)
+	if f.choice || f.groups != "" || f.energy > 0 || f.cold.value {
+		return bencher{}, fmt.Errorf("--choice, --groups, --energy and --cold: want one GPU, not %v, and not the peer %s", at,
+			torchPeer)
 	}
 	gpus := []backend.Device{at}
 	if at.List != "" {
@@ -72,8 +72,11 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems
 			return bencher{}, err
 		}
 		name := "@" + at.String()
-		places = []place{{name, all, split.Rows}, {name + "/columns", all, split.Columns},
-			{name + "/each", all, split.OnEach}}
+		places = []place{{name, all, split.Rows}}
+		if f.batch == 1 {
+			places = append(places, place{name + "/columns", all, split.Columns})
+		}
+		places = append(places, place{name + "/each", all, split.OnEach})
 	}
 	places = append(places, place{"", first, split.Rows})
 	var kernels []bench.ResidentSubject
@@ -138,8 +141,9 @@ func (s *residentSubject) String() string { return s.detail }
 // are on each GPU.
 func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 	b *gemm.Buffers) (_ bench.ResidentProduct, err error) {
-	q := &residentProduct{layout: *p.C(), Product: resident.Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue,
-		Kernel: s.kernel, Precision: gemm.Precision(s.inexact), RowInvariant: p.Invariance != gemm.NotInvariant}}
+	q := &residentProduct{problem: p, Product: resident.Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue,
+		Kernel: s.kernel, Precision: gemm.Precision(s.inexact), RowInvariant: p.Invariance != gemm.NotInvariant,
+		Batch: p.Batch}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, q.Close())
@@ -160,10 +164,16 @@ func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 		case l.Trans:
 			by = split.Columns
 		}
-		if q.Operands[o].On, err = resident.New(s.on, l, by); err != nil {
+		if o <= gemm.C && p.Batch.Kind == gemm.Strided {
+			q.Operands[o].On, err = resident.NewBatch(s.on, l, p.Batch.Count, by)
+			q.Batch.Stride[o] = l.Rows * q.Operands[o].On.Layout.LD
+		} else {
+			q.Operands[o].On, err = resident.New(s.on, l, by)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if err := q.Operands[o].On.CopyIn(ctx, b[o], l); err != nil {
+		if err := q.each(o, b[o], func(m resident.Matrix, host []byte) error { return m.CopyIn(ctx, host, l) }); err != nil {
 			return nil, err
 		}
 	}
@@ -180,10 +190,24 @@ func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 // residentProduct is a product of matrices that it owns.
 type residentProduct struct {
 	resident.Product
-	layout gemm.Layout // of C in host memory
+	problem *gemm.Problem // with the layouts in host memory
 }
 
-func (p *residentProduct) c() resident.Matrix { return p.Operands[gemm.C].On }
+// each calls f for all matrices of an operand, with their host memory.
+func (p *residentProduct) each(o gemm.Operand, host []byte, f func(resident.Matrix, []byte) error) error {
+	m, l := p.Operands[o].On, p.problem.Layout(o)
+	if o > gemm.C || p.Batch.Kind == gemm.Single {
+		return f(m, host)
+	}
+	for range p.Batch.Count {
+		if err := f(m, host); err != nil {
+			return err
+		}
+		m.Offset += l.Type.Bytes(p.Batch.Stride[o])
+		host = host[min(l.Type.Bytes(p.problem.Batch.Stride[o]), len(host)):]
+	}
+	return nil
+}
 
 // Run implements [bench.ResidentProduct] with the host's clock.
 func (p *residentProduct) Run(ctx context.Context, n int) (time.Duration, error) {
@@ -193,7 +217,7 @@ func (p *residentProduct) Run(ctx context.Context, n int) (time.Duration, error)
 			return 0, err
 		}
 	}
-	err := p.c().Memory.Device().Sync(ctx)
+	err := p.Operands[gemm.C].On.Memory.Device().Sync(ctx)
 	return time.Since(start), err
 }
 
@@ -204,12 +228,12 @@ func (p *residentProduct) Splits(ctx context.Context) ([]timeline.Split, error) 
 
 // CopyIn implements [bench.ResidentProduct].
 func (p *residentProduct) CopyIn(ctx context.Context, c []byte) error {
-	return p.c().CopyIn(ctx, c, p.layout)
+	return p.each(gemm.C, c, func(m resident.Matrix, host []byte) error { return m.CopyIn(ctx, host, *p.problem.C()) })
 }
 
 // CopyOut implements [bench.ResidentProduct].
 func (p *residentProduct) CopyOut(ctx context.Context, c []byte) error {
-	return p.c().CopyOut(ctx, c, p.layout)
+	return p.each(gemm.C, c, func(m resident.Matrix, host []byte) error { return m.CopyOut(ctx, host, *p.problem.C()) })
 }
 
 // Close implements [bench.ResidentProduct].

@@ -98,6 +98,10 @@ func TestBenchOnGPU(t *testing.T) {
 				return r.Device == "gpu:0,1" && !r.Transfers && several == (len(r.Splits) == 2) &&
 					strings.Contains(r.Detail, "computes") == several
 			}},
+		{"--device gpu:0,1 --batch 3 --kernels naive --epilogue bias-col", "naive@gpu:0,1 naive@gpu:0,1/each naive",
+			func(r bench.Record) bool {
+				return r.Products == 3 && strings.Contains(r.Detail, "computes products") == strings.Contains(r.Subject, "@")
+			}},
 		{"--batch 3", "tiled", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
 		{"--groups 4,0,2 --peers dense", "tiled", func(r bench.Record) bool {
 			return slices.Equal(r.Groups, []int{6, 0, 3}) && r.Products == 0
@@ -144,7 +148,7 @@ func TestBenchBatchErrors(t *testing.T) {
 		{"--device gpu --batch 0", "want 1 or more"},
 		{"--device gpu --batch 2 --groups 2", "batch"},
 		{"--device gpu --groups 1,x", "share"},
-		{"--device gpu:0,1 --batch 2", "want one GPU, not gpu:0,1"},
+		{"--device gpu:0,1 --groups 2", "want one GPU, not gpu:0,1"},
 		{"--device gpu:0,1 --peers cublaslt", "want pytorch or pytorch-async"},
 		{"--device gpu --peers cublaslt,pytorch", "want pytorch or pytorch-async"},
 		{"--device gpu --peers pytorch-async", "want several GPUs"},
