@@ -213,7 +213,8 @@ func (r *Runner) Close() (err error) {
 	return err
 }
 
-// Product is a product whose operands, random numbers between -1 and 1, are on the devices.
+// Product is a product whose operands, random numbers between -1 and 1 without space between their
+// rows, are on the devices.
 type Product struct {
 	runner *Runner
 	number int
@@ -224,7 +225,7 @@ var types = map[dtype.Type]string{dtype.F32: "float32", dtype.F64: "float64", dt
 	dtype.BF16: "bfloat16"}
 
 // Prepare allocates the operands of p. The error wraps ErrUnsupported for products other than plain
-// ones of dense matrices.
+// ones.
 func (r *Runner) Prepare(ctx context.Context, way Way, p *gemm.Problem, seed uint64) (*Product, error) {
 	name, ok := types[p.In()]
 	switch {
@@ -233,11 +234,6 @@ func (r *Runner) Prepare(ctx context.Context, way Way, p *gemm.Problem, seed uin
 			gemm.ErrUnsupported, p)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{} || p.Batch != gemm.Batch{}:
 		return nil, fmt.Errorf("%w: PyTorch with factors, an epilogue or a batch: want a plain product", gemm.ErrUnsupported)
-	}
-	for o := range gemm.C + 1 {
-		if l := p.Layout(o); l.LD != l.Cols {
-			return nil, fmt.Errorf("%w: PyTorch with space between the rows of %s", gemm.ErrUnsupported, o.Phrase())
-		}
 	}
 	r.prepared++
 	if err := r.ask(ctx, map[string]any{"prepare": r.prepared, "way": way, "type": name, "m": p.M, "n": p.N, "k": p.K,

@@ -15,7 +15,8 @@ A failure is {"failure": "the reason"}, and the program ends. It also ends with 
 
 A is divided by rows. "gather" divides the stored rows of B, gathers B with all_gather_into_tensor
 and multiplies then; on one device it is a matmul. "async" divides the columns of B and gathers A
-with symm_mem.fused_all_gather_matmul, which PyTorch's async tensor parallelism uses.
+with symm_mem.fused_all_gather_matmul, which PyTorch's async tensor parallelism uses. The parts of a
+collective are equal, so the last ones are padded.
 """
 
 import json
@@ -35,11 +36,14 @@ class Unsupported(Exception):
     """A product that PyTorch does not compute."""
 
 
-def divide(n, parts, what):
-    """Returns the size of each of equal parts, which the collectives require."""
-    if n % parts:
-        raise Unsupported(f"{what} {n} divided among {parts} GPUs: want equal parts")
-    return n // parts
+def share(n, rank, ranks):
+    """Returns the number of n rows or columns that a rank has. The first ranks may have one more."""
+    return n // ranks + (rank < n % ranks)
+
+
+def largest(n, ranks):
+    """Returns the size of the largest share."""
+    return -(-n // ranks)
 
 
 class Product:
@@ -59,24 +63,24 @@ class Product:
             x = torch.empty(rows, cols, dtype=dtype, device=worker.device)
             return x.uniform_(-1, 1, generator=generator)
 
-        rows = divide(m, ranks, "M of")
+        rows = share(m, worker.rank, ranks)
         if self.gathers_a and (request["trans_a"] or not worker.gpu):
             raise Unsupported("fused_all_gather_matmul of a transposed A or on a CPU")
-        self.a_stored = stored(k, rows) if request["trans_a"] else stored(rows, k)
-        self.a = self.a_stored.t() if request["trans_a"] else self.a_stored
         if self.gathers_a:
-            cols = divide(n, ranks, "N of")
+            self.a = stored(largest(m, ranks), k)
+            cols = share(n, worker.rank, ranks)
             self.b = stored(cols, k).t() if request["trans_b"] else stored(k, cols)
             self.group = torch.distributed.group.WORLD.group_name
             import torch.distributed._symmetric_memory  # registers the operation
 
             return
-        shape = (n, k) if request["trans_b"] else (k, n)
-        self.part = stored(divide(shape[0], ranks, "stored rows of B,"), shape[1])
+        self.a = stored(k, rows).t() if request["trans_a"] else stored(rows, k)
+        b_rows, b_cols = (n, k) if request["trans_b"] else (k, n)
+        self.part = stored(largest(b_rows, ranks), b_cols)
         self.whole = self.part
         if ranks > 1:
-            self.whole = torch.empty(shape, dtype=dtype, device=worker.device)
-        self.b = self.whole.t() if request["trans_b"] else self.whole
+            self.whole = torch.empty(self.part.shape[0] * ranks, b_cols, dtype=dtype, device=worker.device)
+        self.b = self.whole[:b_rows].t() if request["trans_b"] else self.whole[:b_rows]
         self.c = torch.empty(rows, n, dtype=dtype, device=worker.device)
 
     def enqueue(self):
@@ -104,8 +108,10 @@ class Product:
         self.run(1)
         a = self.a
         if self.gathers_a:
-            a = torch.empty(self.request["m"], self.request["k"], dtype=a.dtype, device=a.device)
+            a = torch.empty(a.shape[0] * self.worker.ranks, a.shape[1], dtype=a.dtype, device=a.device)
             torch.distributed.all_gather_into_tensor(a, self.a)
+        if a.shape[0] * self.b.shape[1] == 0:
+            return 0.0
         rows = torch.linspace(0, a.shape[0] - 1, min(a.shape[0], 8)).long().to(a.device)
         some = a[rows].double()
         u = ROUNDOFF[self.request["type"]]
@@ -220,9 +226,17 @@ class Team:
         self.collect()
 
     def ask(self, request):
-        for pipe in self.pipes:
-            pipe.send(request)
+        for rank, pipe in enumerate(self.pipes):
+            try:
+                pipe.send(request)
+            except OSError:
+                raise self.ended(rank)
         return self.collect()
+
+    def ended(self, rank):
+        """Returns the failure of a rank whose pipe is closed."""
+        self.processes[rank].join(5)
+        return Failure(f"the process of rank {rank} ended, exit code {self.processes[rank].exitcode}")
 
     def collect(self):
         """Returns the largest values of the answers of all ranks. The first failure ends it."""
@@ -234,10 +248,8 @@ class Team:
                 missing.remove(pipe)
                 try:
                     answer = pipe.recv()
-                except EOFError:
-                    process = self.processes[self.pipes.index(pipe)]
-                    process.join(5)
-                    raise Failure(f"the process of rank {self.pipes.index(pipe)} ended, exit code {process.exitcode}")
+                except (EOFError, OSError):
+                    raise self.ended(self.pipes.index(pipe))
                 if "failure" in answer:
                     raise Failure(answer["failure"])
                 for key, value in answer.items():
