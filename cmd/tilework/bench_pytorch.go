@@ -93,8 +93,8 @@ func (s *torchSubject) Check(ctx context.Context) (ratio float64, err error) {
 // torchProduct is a product whose matrices stay in PyTorch's processes.
 type torchProduct struct{ *pytorch.Product }
 
-// Splits implements [bench.ResidentProduct].
-func (torchProduct) Splits(context.Context) ([]timeline.Split, error) { return nil, nil }
+// RunBreakdown implements [bench.ResidentProduct].
+func (torchProduct) RunBreakdown(context.Context, int) ([]timeline.Breakdown, error) { return nil, nil }
 
 // CopyIn implements [bench.ResidentProduct].
 func (torchProduct) CopyIn(context.Context, []byte) error { return nil }

@@ -55,7 +55,7 @@ func TestBenchPyTorch(t *testing.T) {
 			}
 			if r.Peer {
 				peers = append(peers, r.Subject)
-				if r.ErrorRatio != 0.125 || r.Detail != "PyTorch 2.11.0" || r.Splits != nil || r.Seconds.Median > 0.002 {
+				if r.ErrorRatio != 0.125 || r.Detail != "PyTorch 2.11.0" || r.Breakdown != nil || r.Seconds.Median > 0.002 {
 					t.Errorf("%s: record %+v", test.args, r)
 				}
 			} else if len(r.Versus) != len(strings.Fields(test.peers)) {

@@ -221,9 +221,9 @@ func (p *residentProduct) Run(ctx context.Context, n int) (time.Duration, error)
 	return time.Since(start), err
 }
 
-// Splits implements [bench.ResidentProduct].
-func (p *residentProduct) Splits(ctx context.Context) ([]timeline.Split, error) {
-	return resident.Splits(ctx, &p.Product)
+// RunBreakdown implements [bench.ResidentProduct].
+func (p *residentProduct) RunBreakdown(ctx context.Context, n int) ([]timeline.Breakdown, error) {
+	return resident.RunBreakdown(ctx, &p.Product, n)
 }
 
 // CopyIn implements [bench.ResidentProduct].

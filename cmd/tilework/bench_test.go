@@ -88,14 +88,14 @@ func TestBenchOnGPU(t *testing.T) {
 			}},
 		{"--device gpu:0,1 --transfers --kernels naive,mma-tf32", "naive@gpu:0,1 naive mma-tf32@gpu:0,1 mma-tf32",
 			func(r bench.Record) bool {
-				return r.Device == "gpu:0,1" && r.Steps == nil && r.Splits[0].Device == "gpu" && r.Splits[0].FromHost > 0
+				return r.Device == "gpu:0,1" && r.Steps == nil && r.Breakdown[0].Device == "gpu" && r.Breakdown[0].FromHost > 0
 			}},
 		{"--device gpu:0,1 --kernels naive,mma-tf32 --epilogue bias-col+residual",
 			"naive@gpu:0,1 naive@gpu:0,1/columns naive@gpu:0,1/each naive " +
 				"mma-tf32@gpu:0,1 mma-tf32@gpu:0,1/columns mma-tf32@gpu:0,1/each mma-tf32",
 			func(r bench.Record) bool {
 				several := strings.Contains(r.Subject, "@")
-				return r.Device == "gpu:0,1" && !r.Transfers && several == (len(r.Splits) == 2) &&
+				return r.Device == "gpu:0,1" && !r.Transfers && several == (len(r.Breakdown) == 2) &&
 					strings.Contains(r.Detail, "computes") == several
 			}},
 		{"--device gpu:0,1 --batch 3 --kernels naive --epilogue bias-col", "naive@gpu:0,1 naive@gpu:0,1/each naive",

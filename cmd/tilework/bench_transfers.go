@@ -108,11 +108,11 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, plan.Compile(ctx)
 }
 
-// Splits implements [bench.Splitter].
-func (s *hostSubject) Splits(ctx context.Context, b gemm.Buffers) ([]timeline.Split, error) {
-	split, err := s.plan.Split(ctx, b)
-	split.Device = s.at.String()
-	return []timeline.Split{split}, err
+// RunBreakdown implements [bench.BreakdownRunner].
+func (s *hostSubject) RunBreakdown(ctx context.Context, b gemm.Buffers) ([]timeline.Breakdown, error) {
+	x, err := s.plan.RunBreakdown(ctx, b)
+	x.Device = s.at.String()
+	return []timeline.Breakdown{x}, err
 }
 
 // String returns the kernel and the schedule of the copies.
@@ -149,9 +149,9 @@ func (s *listSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	return s.subject.Prepare(ctx, &q)
 }
 
-// Splits implements [bench.Splitter].
-func (s *listSubject) Splits(ctx context.Context, b gemm.Buffers) ([]timeline.Split, error) {
-	return s.plan.Splits(ctx, b)
+// RunBreakdown implements [bench.BreakdownRunner].
+func (s *listSubject) RunBreakdown(ctx context.Context, b gemm.Buffers) ([]timeline.Breakdown, error) {
+	return s.plan.RunBreakdown(ctx, b)
 }
 
 // stepwiseSubject also times the steps of a product that does not overlap them.

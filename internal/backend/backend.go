@@ -4,8 +4,8 @@
 //
 // Abilities that only some backends have are optional interfaces: [Packer], [ReusablePlan],
 // [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [BatchDivider], [GroupRunner],
-// [EpilogueApplier], [Divisible], [TimePredictor], [Splitter], [Explainer] and [Tunable]. Dispatch
-// checks for each in one place.
+// [EpilogueApplier], [Divisible], [TimePredictor], [BreakdownRunner], [Explainer] and [Tunable].
+// Dispatch checks for each in one place.
 package backend
 
 import (
@@ -189,10 +189,10 @@ type TimePredictor interface {
 	Predicted() time.Duration
 }
 
-// Splitter is a Plan that can measure the time that its GPUs compute, copy and wait.
-type Splitter interface {
-	// Splits runs the plan and returns the split of the time on each GPU.
-	Splits(ctx context.Context, b *gemm.Buffers) ([]timeline.Split, error)
+// BreakdownRunner is a Plan that can measure the time that its GPUs compute, copy and wait.
+type BreakdownRunner interface {
+	// RunBreakdown runs the plan and returns the breakdown of the time on each GPU.
+	RunBreakdown(ctx context.Context, b *gemm.Buffers) ([]timeline.Breakdown, error)
 }
 
 // Explainer is a Plan that records the candidates from which it was chosen.

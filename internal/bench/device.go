@@ -249,8 +249,10 @@ func (s *deviceSite) sets() int                   { return len(s.copies) }
 
 func (s *deviceSite) steps(int) (*Steps, error) { return nil, nil }
 
-// splits implements site. Kernels without copies have none.
-func (s *deviceSite) splits(context.Context, int) ([]timeline.Split, error) { return nil, nil }
+// breakdown implements site. Kernels without copies have none.
+func (s *deviceSite) breakdown(context.Context, int, int) ([]timeline.Breakdown, error) {
+	return nil, nil
+}
 
 func (s *deviceSite) close() error {
 	err := errors.Join(s.device.Free(s.memory), s.holder.close())

@@ -102,8 +102,8 @@ func writeCSV(w io.Writer, records []Record, _ int) error {
 	return out.Error()
 }
 
-// writeTable writes tables of the times, the counts and the splits of the times, the summaries, the
-// footnotes and the environments.
+// writeTable writes tables of the times, the counts and the breakdowns of the times, the summaries,
+// the footnotes and the environments.
 func writeTable(w io.Writer, records []Record, width int) error {
 	var times, counts []Record
 	for _, r := range records {
@@ -121,7 +121,7 @@ func writeTable(w io.Writer, records []Record, width int) error {
 			return err
 		}
 	}
-	if columns, rows := splitTable(records); len(rows) > 0 {
+	if columns, rows := breakdownTable(records); len(rows) > 0 {
 		if err := table.Write(w, width, columns, rows); err != nil {
 			return err
 		}

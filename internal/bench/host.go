@@ -108,12 +108,13 @@ func (h *hostSite) steps(i int) (*Steps, error) {
 	return &Steps{Allocate: median(0), Upload: median(1), Compute: median(2), Download: median(3)}, nil
 }
 
-func (h *hostSite) splits(ctx context.Context, i int) ([]timeline.Split, error) {
-	s, ok := h.subjects[i].(Splitter)
+// breakdown implements site. It measures one product, as each of several is waited for.
+func (h *hostSite) breakdown(ctx context.Context, i, _ int) ([]timeline.Breakdown, error) {
+	s, ok := h.subjects[i].(BreakdownRunner)
 	if !ok {
 		return nil, nil
 	}
-	return s.Splits(ctx, h.copies[h.order.next()])
+	return s.RunBreakdown(ctx, h.copies[h.order.next()])
 }
 
 // batch limits the number of products for a clock that does not advance.

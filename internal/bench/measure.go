@@ -222,7 +222,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 	sensed := o.watch(ctx)
 	if o.count == nil {
 		m.rounds(ctx)
-		m.splits(ctx)
+		m.breakdowns(ctx)
 		m.energies(ctx)
 	}
 	m.load = sensed()
@@ -250,8 +250,9 @@ type site interface {
 	// steps times the steps of the product that subject i prepared. It returns nil if subject i has
 	// no steps.
 	steps(i int) (*Steps, error)
-	// splits computes the product that subject i prepared, as [Splitter] does.
-	splits(ctx context.Context, i int) ([]timeline.Split, error)
+	// breakdown computes up to n times the product that subject i prepared, as in time, and returns
+	// the breakdown of one as [BreakdownRunner] does.
+	breakdown(ctx context.Context, i, n int) ([]timeline.Breakdown, error)
 	// sets returns the number of sets of operands.
 	sets() int
 	close() error

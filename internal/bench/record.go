@@ -78,8 +78,8 @@ type Record struct {
 	// Setup is the one-time cost in seconds, such as compiling a kernel or trying algorithms.
 	Setup float64 `json:"setup_seconds,omitempty"`
 	Steps *Steps  `json:"steps,omitempty"` // only of a product with transfers
-	// Splits holds the split of the time on each GPU, of a product that is none of the timed ones.
-	Splits []timeline.Split `json:"splits,omitempty"`
+	// Breakdown describes the time on each GPU of a product that is none of the timed ones.
+	Breakdown []timeline.Breakdown `json:"breakdown,omitempty"`
 	// Reps is the number of timings that the record sums up. Each is the median of MedianOf timings
 	// (0 means 1) of Batch products.
 	Reps     int       `json:"reps"`
@@ -233,7 +233,7 @@ func (r *Record) check() error {
 	if n := len(r.Samples); n < 1 || n > r.Reps {
 		return fmt.Errorf("%d samples: want 1 to %d, the number of reps", n, r.Reps)
 	}
-	if err := r.checkSplits(); err != nil {
+	if err := r.checkBreakdown(); err != nil {
 		return err
 	}
 	for _, s := range r.Samples {

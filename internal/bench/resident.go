@@ -27,9 +27,9 @@ type ResidentProduct interface {
 	// CopyIn and CopyOut copy C from and to host memory, where it has the problem's layout.
 	CopyIn(ctx context.Context, c []byte) error
 	CopyOut(ctx context.Context, c []byte) error
-	// Splits computes the product and returns the split of its time on each GPU, or nil if it has
-	// none.
-	Splits(ctx context.Context) ([]timeline.Split, error)
+	// RunBreakdown computes the product n times and returns the breakdown of the time of one on each
+	// GPU, or nil if it has none.
+	RunBreakdown(ctx context.Context, n int) ([]timeline.Breakdown, error)
 	// Close frees the matrices.
 	Close() error
 }
@@ -77,6 +77,7 @@ func (s *residentSite) prepare(ctx context.Context, i int) (product, error) {
 	}, nil
 }
 
+// result calls run first to learn whose product it is.
 func (s *residentSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
 	if err := run(ctx, 0); err != nil {
 		return nil, 0, err
@@ -110,8 +111,8 @@ func (s *residentSite) sets() int                   { return 1 }
 
 func (s *residentSite) steps(int) (*Steps, error) { return nil, nil }
 
-func (s *residentSite) splits(ctx context.Context, i int) ([]timeline.Split, error) {
-	return s.products[i].Splits(ctx)
+func (s *residentSite) breakdown(ctx context.Context, i, n int) ([]timeline.Breakdown, error) {
+	return s.products[i].RunBreakdown(ctx, n)
 }
 
 func (s *residentSite) close() error {

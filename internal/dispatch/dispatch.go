@@ -117,17 +117,17 @@ func (pl *Plan) Predicted() time.Duration {
 	return 0
 }
 
-// Splits runs the plan once and returns the split of its time on each GPU; see [backend.Splitter].
-// It is nil for backends without splits.
-func (pl *Plan) Splits(ctx context.Context, b gemm.Buffers) ([]timeline.Split, error) {
-	s, ok := pl.plan.(backend.Splitter)
+// RunBreakdown runs the plan once and returns the breakdown of its time on each GPU; see
+// [backend.BreakdownRunner]. It is nil for backends without one.
+func (pl *Plan) RunBreakdown(ctx context.Context, b gemm.Buffers) ([]timeline.Breakdown, error) {
+	s, ok := pl.plan.(backend.BreakdownRunner)
 	if !ok {
 		return nil, nil
 	}
 	if err := pl.check(&b); err != nil {
 		return nil, err
 	}
-	return s.Splits(ctx, &b)
+	return s.RunBreakdown(ctx, &b)
 }
 
 // Reasoning lists the candidates for the product with the reason for or against each, one per line.

@@ -84,7 +84,7 @@ func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, b
 		if err != nil {
 			return err
 		}
-		c := p.Layouts[gemm.C] // C is not transposed: its groups lie one behind the other
+		c := p.Layouts[gemm.C] // C is not transposed, so its groups are consecutive rows
 		memory[gemm.C] = b[gemm.C][c.Type.Bytes(c.Index(first, 0)):]
 		part.Layouts[gemm.C].LD = c.LD
 		return on.RunGroups(ctx, &part, pl.whole.Limit, memory, bs[s.From:s.To], mine)

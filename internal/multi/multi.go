@@ -23,14 +23,14 @@ import (
 type Backend struct{ Device backend.Device }
 
 var (
-	_ backend.Backend       = Backend{}
-	_ backend.Tunable       = Backend{}
-	_ backend.Plan          = (*plan)(nil)
-	_ backend.TimePredictor = (*plan)(nil)
-	_ backend.Splitter      = (*plan)(nil)
-	_ backend.BatchRunner   = (*plan)(nil)
-	_ backend.BatchDivider  = (*plan)(nil)
-	_ backend.GroupRunner   = (*plan)(nil)
+	_ backend.Backend         = Backend{}
+	_ backend.Tunable         = Backend{}
+	_ backend.Plan            = (*plan)(nil)
+	_ backend.TimePredictor   = (*plan)(nil)
+	_ backend.BreakdownRunner = (*plan)(nil)
+	_ backend.BatchRunner     = (*plan)(nil)
+	_ backend.BatchDivider    = (*plan)(nil)
+	_ backend.GroupRunner     = (*plan)(nil)
 )
 
 // member is an open GPU of a list.
@@ -192,8 +192,8 @@ func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
 	return err
 }
 
-// Splits implements [backend.Splitter].
-func (pl *plan) Splits(ctx context.Context, b *gemm.Buffers) ([]timeline.Split, error) {
+// RunBreakdown implements [backend.BreakdownRunner].
+func (pl *plan) RunBreakdown(ctx context.Context, b *gemm.Buffers) ([]timeline.Breakdown, error) {
 	var devices []device.Device
 	for _, s := range pl.shares {
 		devices = append(devices, s.Backend().Device)

@@ -140,9 +140,9 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// TestSplits measures divided products. The times of each GPU must add up, and together the GPUs
+// TestBreakdown measures divided products. The times of each GPU must add up, and together the GPUs
 // must copy A, B and C: from the host, or from each other.
-func TestSplits(t *testing.T) {
+func TestBreakdown(t *testing.T) {
 	p := testkit.Product(t, dtype.F32, dtype.F32, 300, 200, 50)
 	rng := testrand.New(t)
 	for _, n := range []int{1, 2, 3, 4} {
@@ -152,7 +152,7 @@ func TestSplits(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := testkit.Filled(rng, p)
-		all, err := pl.Splits(t.Context(), &b)
+		all, err := pl.RunBreakdown(t.Context(), &b)
 		if err != nil || len(all) != n {
 			t.Fatalf("%d splits on %d GPUs, error %v", len(all), n, err)
 		}
@@ -176,7 +176,7 @@ func TestSplits(t *testing.T) {
 	}
 	b := testkit.Filled(rng, p)
 	all[1].Fail(3, errFault)
-	if _, err := pl.Splits(t.Context(), &b); !errors.Is(err, errFault) {
+	if _, err := pl.RunBreakdown(t.Context(), &b); !errors.Is(err, errFault) {
 		t.Errorf("error %v, want that of the second GPU", err)
 	}
 }

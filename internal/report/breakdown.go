@@ -7,26 +7,26 @@ import (
 	"tilework/internal/host"
 )
 
-// splitParts are the parts of a product's time on a GPU.
-var splitParts = []struct {
+// breakdownParts are the parts of a product's time on a GPU.
+var breakdownParts = []struct {
 	name    string
-	seconds func(*timeline.Split) float64
+	seconds func(*timeline.Breakdown) float64
 }{
-	{"computing", func(s *timeline.Split) float64 { return s.Compute - s.Overlapped }},
-	{"computing and copying", func(s *timeline.Split) float64 { return s.Overlapped }},
-	{"only copying", func(s *timeline.Split) float64 { return s.Copies }},
-	{"waiting", func(s *timeline.Split) float64 { return s.Waiting }},
+	{"computing", func(s *timeline.Breakdown) float64 { return s.Compute - s.Overlapped }},
+	{"computing and copying", func(s *timeline.Breakdown) float64 { return s.Overlapped }},
+	{"only copying", func(s *timeline.Breakdown) float64 { return s.Copies }},
+	{"waiting", func(s *timeline.Breakdown) float64 { return s.Waiting }},
 }
 
-// splits shows how the GPUs of a product spend its time.
-func splits(s *study) ([]*Chart, string) {
-	rows := filter(s.rows, of(onGPU), not(isPeer), func(r row) bool { return len(r.Splits) > 0 })
+// breakdowns shows how the GPUs of a product spend its time.
+func breakdowns(s *study) ([]*Chart, string) {
+	rows := filter(s.rows, of(onGPU), not(isPeer), func(r row) bool { return len(r.Breakdown) > 0 })
 	if len(rows) == 0 {
 		return nil, "No record has the time that GPUs compute, copy and wait (bench --device gpu:0,1, or --transfers)."
 	}
 	var all []*Chart
 	for _, g := range byPlace(s, rows) {
-		all = append(all, splitChart(g))
+		all = append(all, breakdownChart(g))
 	}
 	return all, ""
 }
@@ -42,13 +42,13 @@ func byPlace(s *study, rows []row) []group {
 	})
 }
 
-// splitChart draws the GPUs of the fastest subject of each product on the most GPUs. The table has
-// all subjects.
-func splitChart(g group) *Chart {
+// breakdownChart draws the GPUs of the fastest subject of each product on the most GPUs. The table
+// has all subjects.
+func breakdownChart(g group) *Chart {
 	bars := &Rows{X: Axis{Label: "share of the product's time (%)", Text: tick}, Stacked: true}
-	c := &Chart{ID: "split-" + word(g.name), Title: "What each GPU does: " + g.name, Drawing: bars}
+	c := &Chart{ID: "breakdown-" + word(g.name), Title: "What each GPU does: " + g.name, Drawing: bars}
 	c.Table.Columns = []Column{{"product", ""}, {"kernel", ""}, {"GPU", ""}, {"time", "s"}}
-	for i, p := range splitParts {
+	for i, p := range breakdownParts {
 		bars.Legend = append(bars.Legend, Key{Name: p.name, Mark: markBar, Color: palette[i]})
 		c.Table.Columns = append(c.Table.Columns, Column{p.name, "s"})
 	}
@@ -58,11 +58,11 @@ func splitChart(g group) *Chart {
 		most := byGPUs(product.rows)
 		drawn := most[len(most)-1]
 		for _, r := range product.rows {
-			for i := range r.Splits {
-				x := &r.Splits[i]
+			for i := range r.Breakdown {
+				x := &r.Breakdown[i]
 				cells := []Cell{textCell(shape(r.Record)), textCell(r.Subject), textCell(x.Device), seconds(x.Seconds)}
 				var parts []float64
-				for _, p := range splitParts {
+				for _, p := range breakdownParts {
 					parts = append(parts, p.seconds(x))
 					cells = append(cells, seconds(p.seconds(x)))
 				}
@@ -76,7 +76,7 @@ func splitChart(g group) *Chart {
 			}
 		}
 	}
-	c.Notes = append(c.Notes, "Measured with events around each copy and kernel, in a product that is not one of the "+
+	c.Notes = append(c.Notes, "Measured with events around each copy and kernel, in products that are not among the "+
 		"timed ones. Waiting includes the host's time to start and end the product.")
 	return c
 }

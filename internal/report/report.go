@@ -57,7 +57,7 @@ var questions = []question{
 	{"counts", "Memory accesses", always("What does each kernel request from memory?"), counts},
 	{"transfers", "Where the time goes", always("What do the copies to the GPU and back cost?"), transfers},
 	{"scaling", "Several GPUs", always("How much faster are several GPUs than one?"), scalings},
-	{"split", "Computing, copying, waiting", always("What does each GPU do during a product?"), splits},
+	{"breakdown", "Computing, copying, waiting", always("What does each GPU do during a product?"), breakdowns},
 }
 
 // leads lists the questions that can be at the top of the page, the most important one first.

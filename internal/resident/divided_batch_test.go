@@ -19,15 +19,15 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
-// lie is the way in which the matrices of a batch lie in memory.
-type lie uint8
+// arrangement is the arrangement of the matrices of a batch in memory.
+type arrangement uint8
 
 const (
-	behind lie = iota // each in rows of its own, as [NewBatch] allocates them
-	apart             // below each other, with other rows in between
-	beside            // side by side
-	shared            // all products have one matrix
-	lies
+	stacked arrangement = iota // each in rows of its own, as [NewBatch] allocates them
+	apart                      // below each other, with other rows in between
+	beside                     // side by side
+	shared                     // all products have one matrix
+	arrangements
 )
 
 // batchCase is a batch whose bits are compared on different numbers of GPUs.
@@ -39,7 +39,7 @@ type batchCase struct {
 	beta           complex128
 	bias           gemm.BiasDim
 	kernel         string
-	lies           [gemm.C + 1]lie
+	arranged       [gemm.C + 1]arrangement
 	splits         [gemm.C + 1]split.By
 	seed           uint64
 }
@@ -66,8 +66,8 @@ func (c *batchCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 		}
 		one := gemm.Dense(x.kind, x.rows, x.cols)
 		block, step := one, split.Step{}
-		switch c.lies[o] {
-		case behind:
+		switch c.arranged[o] {
+		case stacked:
 			step.Rows = x.rows
 			block = gemm.Dense(x.kind, step.Rows*c.count, x.cols)
 		case apart:
@@ -78,7 +78,7 @@ func (c *batchCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 			block = gemm.Dense(x.kind, x.rows, step.Cols*max(c.count, 1))
 		}
 		var m Matrix
-		if c.lies[o] == behind {
+		if c.arranged[o] == stacked {
 			m, err = NewBatch(d, one, c.count, c.splits[o])
 			m.Layout.Rows = block.Rows
 		} else {
@@ -124,10 +124,10 @@ func randomBatch(rng *rand.Rand) *batchCase {
 	if !c.in.Info().Integer {
 		c.bias = gemm.BiasDim(rng.IntN(3))
 	}
-	for o := range c.lies {
-		c.lies[o], c.splits[o] = lie(rng.IntN(int(lies))), split.By(rng.IntN(3))
+	for o := range c.arranged {
+		c.arranged[o], c.splits[o] = arrangement(rng.IntN(int(arrangements))), split.By(rng.IntN(3))
 	}
-	c.lies[gemm.C] %= shared
+	c.arranged[gemm.C] %= shared
 	return c
 }
 

@@ -36,7 +36,7 @@ func TestDividedFaults(t *testing.T) {
 	t.Run("product", func(t *testing.T) { failEachCall(t, gathers(1).run) })
 	// A is gathered from the GPUs with its parts, and C at the GPU that stores all of it.
 	batch := &batchCase{in: dtype.F32, out: dtype.F32, m: 9, n: 7, k: 5, count: 7, beta: 1, seed: 1, kernel: "naive"}
-	batch.lies[gemm.A], batch.lies[gemm.C] = shared, apart
+	batch.arranged[gemm.A], batch.arranged[gemm.C] = shared, apart
 	batch.splits[gemm.C] = split.OnEach
 	t.Run("batch", func(t *testing.T) { failEachCall(t, batch.run) })
 }

@@ -278,9 +278,9 @@ func TestDividedBits(t *testing.T) {
 	}
 }
 
-// TestSplits measures products on 1 to 4 GPUs. The times of each GPU must add up, and the copied
+// TestBreakdown measures products on 1 to 4 GPUs. The times of each GPU must add up, and the copied
 // bytes must be those of the plan.
-func TestSplits(t *testing.T) {
+func TestBreakdown(t *testing.T) {
 	rng := testrand.New(t)
 	for _, n := range []int{1, 2, 3, 4} {
 		d, _ := openSeveral(t, emu.Options{}, several(n)...)
@@ -307,7 +307,7 @@ func TestSplits(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			all, err := Splits(t.Context(), p)
+			all, err := RunBreakdown(t.Context(), p, 1+rng.IntN(3))
 			if err != nil || len(all) != n {
 				t.Fatalf("%d splits on %d GPUs, error %v", len(all), n, err)
 			}
@@ -338,7 +338,7 @@ func TestSplits(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Splits(t.Context(), &Product{}); !errors.Is(err, gemm.ErrNoDevice) {
+	if _, err := RunBreakdown(t.Context(), &Product{}, 1); !errors.Is(err, gemm.ErrNoDevice) {
 		t.Errorf("without operands: error %v, want ErrNoDevice", err)
 	}
 }

@@ -83,8 +83,9 @@ func Gemm(ctx context.Context, p *Product) error {
 	})
 }
 
-// Splits computes the product once and returns the split of its time on each GPU.
-func Splits(ctx context.Context, p *Product) ([]timeline.Split, error) {
+// RunBreakdown computes the product n times, one directly after the other, and returns the
+// breakdown of the time of one on each GPU.
+func RunBreakdown(ctx context.Context, p *Product, n int) ([]timeline.Breakdown, error) {
 	if err := p.c().there("C"); err != nil {
 		return nil, err
 	}
@@ -99,9 +100,15 @@ func Splits(ctx context.Context, p *Product) ([]timeline.Split, error) {
 	all, err := timeline.Measure(ctx, devices, func(lines []*timeline.Timeline) error {
 		q := *p
 		q.timelines = lines
-		return device.Join(Gemm(ctx, &q), d.Sync(ctx))
+		for range n {
+			if err := Gemm(ctx, &q); err != nil {
+				return device.Join(err, d.Sync(ctx))
+			}
+		}
+		return d.Sync(ctx)
 	})
 	for i := range all {
+		all[i] = all[i].Of(n)
 		all[i].Device = d.members[i].name.String()
 	}
 	return all, exec.Sentinel(err)

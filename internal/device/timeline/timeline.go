@@ -28,9 +28,9 @@ const (
 	kinds
 )
 
-// Split is the division of a product's time on one GPU. Times are in seconds. Compute, Copies and
-// Waiting add up to Seconds.
-type Split struct {
+// Breakdown is the division of a product's time on one GPU. Times are in seconds. Compute, Copies
+// and Waiting add up to Seconds.
+type Breakdown struct {
 	Device     string  `json:"device"`     // name of the GPU: "gpu:0"
 	Seconds    float64 `json:"seconds"`    // of the product, by the host's clock
 	Compute    float64 `json:"compute"`    // while kernels ran
@@ -41,6 +41,15 @@ type Split struct {
 	FromHost int `json:"from_host_bytes"`
 	ToHost   int `json:"to_host_bytes"`
 	FromGPUs int `json:"from_gpus_bytes"`
+}
+
+// Of returns the breakdown of one of n equal products.
+func (b Breakdown) Of(n int) Breakdown {
+	for _, seconds := range []*float64{&b.Seconds, &b.Compute, &b.Copies, &b.Overlapped, &b.Waiting} {
+		*seconds /= float64(n)
+	}
+	b.FromHost, b.ToHost, b.FromGPUs = b.FromHost/n, b.ToHost/n, b.FromGPUs/n
+	return b
 }
 
 // Timeline records the work of a product on one device. A nil Timeline records nothing. Its methods
@@ -78,9 +87,9 @@ func (t *Timeline) Do(s device.Stream, kind Kind, bytes int, f func() error) err
 	return err
 }
 
-// Measure calls run with a timeline for each device and returns the splits of its time, without
-// Split.Device. The devices must be idle, and run must return when all its work is done.
-func Measure(ctx context.Context, devices []device.Device, run func([]*Timeline) error) (all []Split, err error) {
+// Measure calls run with a timeline for each device and returns the breakdowns of its time, without
+// Breakdown.Device. The devices must be idle, and run must return when all its work is done.
+func Measure(ctx context.Context, devices []device.Device, run func([]*Timeline) error) (all []Breakdown, err error) {
 	lines := make([]*Timeline, len(devices))
 	defer func() {
 		for _, t := range lines {
@@ -99,7 +108,7 @@ func Measure(ctx context.Context, devices []device.Device, run func([]*Timeline)
 	}
 	took := time.Since(clock)
 	for _, t := range lines {
-		s, err := t.split(took, func(e device.Event) (time.Duration, error) { return e.Since(ctx, t.start) })
+		s, err := t.breakdown(took, func(e device.Event) (time.Duration, error) { return e.Since(ctx, t.start) })
 		if err != nil {
 			return nil, err
 		}
@@ -108,9 +117,10 @@ func Measure(ctx context.Context, devices []device.Device, run func([]*Timeline)
 	return all, nil
 }
 
-// split divides the time of a product that is done. since returns the time of an event since the
-// start.
-func (t *Timeline) split(took time.Duration, since func(device.Event) (time.Duration, error)) (s Split, err error) {
+// breakdown divides the time of a product that is done. since returns the time of an event since
+// the start.
+func (t *Timeline) breakdown(took time.Duration,
+	since func(device.Event) (time.Duration, error)) (s Breakdown, err error) {
 	var computing, copying []interval
 	var bytes [kinds]int
 	for _, x := range t.spans {
@@ -133,7 +143,7 @@ func (t *Timeline) split(took time.Duration, since func(device.Event) (time.Dura
 	}
 	busy := length(slices.Concat(computing, copying))
 	compute, copies := length(computing), length(copying)
-	return Split{
+	return Breakdown{
 		Seconds: took.Seconds(), Compute: compute.Seconds(), Copies: (busy - compute).Seconds(),
 		Overlapped: (compute + copies - busy).Seconds(), Waiting: (took - busy).Seconds(),
 		FromHost: bytes[FromHost], ToHost: bytes[ToHost], FromGPUs: bytes[FromGPU],

@@ -19,15 +19,15 @@ type mark struct {
 	at time.Duration
 }
 
-// TestSplit compares the splits of random work with a count of the microseconds in which something
-// runs.
-func TestSplit(t *testing.T) {
+// TestBreakdown compares the breakdowns of random work with a count of the microseconds in which
+// something runs.
+func TestBreakdown(t *testing.T) {
 	rng := testrand.New(t)
 	for range 500 {
 		const ticks = 100
 		var line Timeline
 		var computing, copying [ticks]bool
-		var want Split
+		var want Breakdown
 		for range rng.IntN(8) {
 			from := rng.IntN(ticks)
 			to := from + rng.IntN(2*ticks-from) // it may end after the product by the GPU's clock
@@ -68,16 +68,21 @@ func TestSplit(t *testing.T) {
 				want.Waiting += tick
 			}
 		}
-		got, err := line.split(ticks*time.Microsecond,
+		got, err := line.breakdown(ticks*time.Microsecond,
 			func(e device.Event) (time.Duration, error) { return e.(mark).at, nil })
 		if err != nil || !same(got, want) {
 			t.Fatalf("%+v: got %+v, %v, want %+v", line.spans, got, err, want)
 		}
+		half := Breakdown{"", want.Seconds / 2, want.Compute / 2, want.Copies / 2, want.Overlapped / 2, want.Waiting / 2,
+			want.FromHost / 2, want.ToHost / 2, want.FromGPUs / 2}
+		if !same(got.Of(2), half) {
+			t.Fatalf("half of %+v is %+v", got, got.Of(2))
+		}
 	}
 }
 
-// same compares splits up to the rounding of times.
-func same(a, b Split) bool {
+// same compares breakdowns up to the rounding of times.
+func same(a, b Breakdown) bool {
 	for _, x := range [][2]float64{{a.Seconds, b.Seconds}, {a.Compute, b.Compute}, {a.Copies, b.Copies},
 		{a.Overlapped, b.Overlapped}, {a.Waiting, b.Waiting}} {
 		if math.Abs(x[0]-x[1]) > 1e-12 {
@@ -170,7 +175,7 @@ func TestMeasure(t *testing.T) {
 			if err != nil || len(all) != 2 {
 				t.Fatalf("%v, %v", all, err)
 			}
-			for j, want := range []Split{{FromHost: 1000}, {FromGPUs: 1000, ToHost: 1000}} {
+			for j, want := range []Breakdown{{FromHost: 1000}, {FromGPUs: 1000, ToHost: 1000}} {
 				got := all[j]
 				if sum := got.Compute + got.Copies + got.Waiting; math.Abs(sum-got.Seconds) > 1e-9 || got.Copies <= 0 ||
 					got.Compute != 0 || got.FromHost != want.FromHost || got.ToHost != want.ToHost || got.FromGPUs != want.FromGPUs {

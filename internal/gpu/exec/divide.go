@@ -37,8 +37,6 @@ func (pl *Plan) TilesAtOnce() int {
 // parts have the bits of the whole.
 func (pl *Plan) Grain() int {
 	switch {
-	case pl.device.Batch.Kind == gemm.Strided: // C is divided by whole products
-		return 1
 	case pl.device.BlockScaled():
 		return gemm.ScaleBlock
 	case !pl.Ordered():

@@ -201,9 +201,9 @@ func TestExchangeCancel(t *testing.T) {
 	}
 }
 
-// TestSplits measures products on 1 to 4 emulated GPUs. The times of each GPU must add up, and the
-// copied bytes must be those of its schedule.
-func TestSplits(t *testing.T) {
+// TestBreakdown measures products on 1 to 4 emulated GPUs. The times of each GPU must add up, and
+// the copied bytes must be those of its schedule.
+func TestBreakdown(t *testing.T) {
 	rng := testrand.New(t)
 	for _, n := range []int{1, 2, 3, 4} {
 		for range testkit.Cases(3, 20) {
@@ -226,7 +226,7 @@ func TestSplits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole, err := x.whole.Split(t.Context(), testkit.Filled(rng, p))
+			whole, err := x.whole.RunBreakdown(t.Context(), testkit.Filled(rng, p))
 			if err != nil {
 				t.Fatal(err)
 			}

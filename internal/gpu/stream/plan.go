@@ -88,15 +88,15 @@ func (pl *Plan) Predicted() time.Duration {
 	return pl.expected.total
 }
 
-// Split runs the plan and returns the split of its time.
-func (pl *Plan) Split(ctx context.Context, b gemm.Buffers) (timeline.Split, error) {
+// RunBreakdown runs the plan and returns the breakdown of its time.
+func (pl *Plan) RunBreakdown(ctx context.Context, b gemm.Buffers) (timeline.Breakdown, error) {
 	all, err := timeline.Measure(ctx, []device.Device{pl.on.Device}, func(lines []*timeline.Timeline) error {
 		timed := *pl
 		timed.Timeline = lines[0]
 		return timed.Run(ctx, b)
 	})
 	if err != nil {
-		return timeline.Split{}, err
+		return timeline.Breakdown{}, err
 	}
 	return all[0], nil
 }
