@@ -136,6 +136,15 @@ func TestBlockRaces(t *testing.T) {
 			b.do(op{site: "acq", kind: emu.Read, sem: emu.Acquire, scope: emu.CTA}, []int{40}, flag)
 			b.do(ld, []int{40}, same)
 		}, "", ""},
+		{"flag acquired after a relaxed read of it", func(b *block) {
+			flag := func(int) uint64 { return 1024 }
+			b.do(st, []int{0}, same)
+			b.do(op{site: "rel", kind: emu.Write, sem: emu.Release, scope: emu.CTA}, []int{0}, flag)
+			for _, sem := range []emu.Sem{emu.Relaxed, emu.Acquire} {
+				b.do(op{site: "acq", kind: emu.Read, sem: sem, scope: emu.CTA}, []int{40}, flag)
+			}
+			b.do(ld, []int{40}, same)
+		}, "", ""},
 		{"flag without release", func(b *block) {
 			flag := func(int) uint64 { return 1024 }
 			b.do(st, []int{0}, same)

@@ -193,11 +193,11 @@ func (o *order) resolveReads() {
 				o.vars.mu.Unlock()
 			}
 			switch {
-			case c == nil || o.seen[reach][r.thread] == c || o.clocks[r.thread].includes(c):
+			case c == nil || o.clocks[r.thread].includes(c):
 			case r.acquire:
 				o.step()
 				o.joinClock(r.thread, c)
-			default:
+			case o.seen[reach][r.thread] != c:
 				o.seen[reach][r.thread] = join(o.seen[reach][r.thread], c)
 			}
 		}
