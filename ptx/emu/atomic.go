@@ -2,6 +2,7 @@ package emu
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -19,8 +20,11 @@ func decodeRed(d *decoder) execFunc { return d.atomic(0) }
 // atomic decodes atom and red. Argument k is the address.
 func (d *decoder) atomic(k int) execFunc {
 	t := d.i.Type(k + 1)
+	if t.Bits() == 128 {
+		return d.atomicWide()
+	}
 	f := updateOf(d.i.Mod("op"), t)
-	if f == nil || t.Bits() == 128 {
+	if f == nil {
 		return nil
 	}
 	operands := d.vector(k + 1)
@@ -67,6 +71,47 @@ func (d *decoder) atomic(k int) execFunc {
 					setBits(w, results[n], firstLane(m), size, old[firstLane(m)])
 				}
 			}
+		}
+		w.syncWorkers(ac.sem)
+		w.poll(in)
+	}
+}
+
+// wideAtomics makes atomic operations on 128 bits atomic among the host threads. Go has none of this
+// width.
+var wideAtomics sync.Mutex
+
+// atomicWide decodes exch and cas of 128 bits.
+func (d *decoder) atomicWide() execFunc {
+	ac := d.accessOf(1, Atomic, 16)
+	compared, value := uint32(0), d.source(2)
+	if d.i.Mod("op") == "cas" {
+		compared, value = value, d.source(3)
+	}
+	result, sink := uint32(0), false
+	if _, sink = d.i.Args[0].(*ptx.Sink); !sink {
+		result = d.vector(0)[0]
+	}
+	d.in.access = ac
+	return func(w *warp, in *inst) {
+		var before [lanes]wide
+		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
+			wideAtomics.Lock()
+			defer wideAtomics.Unlock()
+			for m := mask; m != 0; m &= m - 1 {
+				i := firstLane(m)
+				p := (*wide)(unsafe.Add(t.mem, w.off[i]))
+				before[i] = *p
+				if after := reg[wide](w, value)[i]; compared == 0 || *p == reg[wide](w, compared)[i] {
+					if *p != after {
+						w.block.cluster.writes++
+					}
+					*p = after
+				}
+			}
+		})
+		if !sink {
+			setLanes(reg[wide](w, result), &before, w.active)
 		}
 		w.syncWorkers(ac.sem)
 		w.poll(in)

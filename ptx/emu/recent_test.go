@@ -282,3 +282,30 @@ func TestReservedRegisters(t *testing.T) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }
+
+// TestWideAtomics has the threads of several blocks count in the low half of 128 bits, and add up their
+// numbers in the high half.
+func TestWideAtomics(t *testing.T) {
+	got, _, err := runBody(t, `
+	.reg .b128 %was, %now, %old; .reg .b64 %a, %b, %c, %d, %v; .reg .pred %q;
+	cvt.u64.u32 %v, %t0;
+	mov.b64 %a, 0; mov.b64 %b, 0;
+NEXT:	mov.b128 %was, {%a, %b};
+	add.u64 %c, %a, 1; add.u64 %d, %b, %v; mov.b128 %now, {%c, %d};
+	atom.global.cas.b128 %old, [%buf], %was, %now;
+	mov.b128 {%c, %d}, %old;
+	setp.ne.u64 %q, %a, %c; setp.ne.or.u64 %q, %b, %d, %q;
+	mov.b64 %a, %c; mov.b64 %b, %d;
+	@%q bra NEXT;
+	mov.b128 %now, {%v, %v};
+	atom.global.exch.b128 _, [%buf+16], %now;`, make([]uint32, 8), Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{4, 1, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []uint32{4 * 64, 0, 4 * 63 * 32, 0}; !slices.Equal(got[:4], want) {
+		t.Errorf("the count and the sum are %v, want %v", got[:4], want)
+	}
+	if v := got[4]; v > 63 || !slices.Equal(got[4:], []uint32{v, 0, v, 0}) {
+		t.Errorf("after the exchanges: %v", got[4:])
+	}
+}

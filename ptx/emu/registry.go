@@ -73,8 +73,6 @@ func refused(i *ptx.Instr) string {
 		}
 	}
 	switch {
-	case (i.Op == "atom" || i.Op == "red") && i.Has("b128"):
-		return "atomic operations on 128 bits"
 	case i.Op == "tcgen05" && i.Has("red") && i.Has("16x32bx2"):
 		return "whether the reduction includes both halves of a lane is not specified"
 	case i.Has("ashift"):
