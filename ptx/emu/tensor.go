@@ -147,7 +147,11 @@ func decodeTensorMapEdit(d *decoder) execFunc {
 		for ; mask != 0; mask &= mask - 1 {
 			lane := firstLane(mask)
 			var e encodedTensor
-			if _, err := binary.Decode(maps[lane], binary.LittleEndian, &e); err != nil || e.Magic != tensorMagic {
+			_, err := binary.Decode(maps[lane], binary.LittleEndian, &e)
+			if e == (encodedTensor{}) { // a kernel that builds a map starts with zeros
+				e.Magic = tensorMagic
+			}
+			if err != nil || e.Magic != tensorMagic {
 				w.misuse(in, "the address is not that of a tensor map")
 				return
 			}

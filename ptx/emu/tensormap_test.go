@@ -10,7 +10,7 @@ import (
 	"tilework/ptx"
 )
 
-// TestReplaceTensorMap changes each field of a tensor map in shared memory, copies the map to
+// TestReplaceTensorMap sets each field of a tensor map in shared memory, copies the map to
 // global memory, and compares it with the encoding of the expected map.
 func TestReplaceTensorMap(t *testing.T) {
 	from := ptx.TensorMap{Element: ptx.F32, Base: 0x1000, Dims: []int{64, 32}, Strides: []int{256}, Box: []int{16, 8}}
@@ -51,15 +51,18 @@ func TestReplaceTensorMap(t *testing.T) {
 		return strings.Replace(kernelSource(body), ".target sm_90", ".target sm_90a", 1)
 	}
 	buf := append(words(&from), make([]uint32, 32)...)
-	got, _, err := runModule(t, text(body.String()), buf, Launch{Block: Dim3{32, 1, 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := append(words(&from), words(&to)...); !slices.Equal(got, want) {
-		t.Errorf("got %x, want %x", got, want)
+	for _, start := range [][]uint32{words(&from), make([]uint32, 32)} { // a kernel can build a map from zeros
+		got, _, err := runModule(t, text(body.String()), append(start, make([]uint32, 32)...), Launch{Block: Dim3{32, 1, 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := append(start, words(&to)...); !slices.Equal(got, want) {
+			t.Errorf("got %x, want %x", got, want)
+		}
 	}
 	for _, c := range []struct{ body, want string }{
-		{"tensormap.replace.tile.rank.global.b1024.b32 [%buf+128], 1;", "the address is not that of a tensor map"},
+		{"st.global.b32 [%buf+128], 1; tensormap.replace.tile.rank.global.b1024.b32 [%buf+128], 1;",
+			"the address is not that of a tensor map"},
 		{"tensormap.replace.tile.element_stride.global.b1024.b32 [%buf], 0, 9;", "does not support 9 as the element_stride"},
 		{"tensormap.replace.tile.rank.global.b1024.b32 [%buf], 5;", "does not support 5 as the rank"},
 	} {
@@ -68,7 +71,7 @@ func TestReplaceTensorMap(t *testing.T) {
 			t.Errorf("%s: %v, want a misuse: %s", c.body, err, c.want)
 		}
 	}
-	_, _, err = runModule(t, text("tensormap.replace.tile.rank.global.b1024.b32 [%buf+192], 1;"), buf,
+	_, _, err := runModule(t, text("tensormap.replace.tile.rank.global.b1024.b32 [%buf+192], 1;"), buf,
 		Launch{Block: Dim3{1, 1, 1}})
 	if !errors.Is(err, ErrAccess) {
 		t.Errorf("a tensor map beyond the end of memory: %v, want an invalid access", err)
