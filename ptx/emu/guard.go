@@ -19,14 +19,6 @@ type heldRegister struct {
 	load            bool // by a tcgen05.ld
 }
 
-// by describes the operations in flight, with the wait for them.
-func (h *heldRegister) by() string {
-	if h.load {
-		return "a tcgen05.ld in flight (tcgen05.wait::ld)"
-	}
-	return "a wgmma.mma_async in flight (wgmma.wait_group)"
-}
-
 // holdRegisters marks the registers of a tcgen05.ld as in use.
 func (w *warp) holdRegisters(list []register) {
 	if w.frame.fn == w.block.run.entry {
@@ -96,8 +88,11 @@ func (w *warp) guardRegisters(in *inst) {
 	guard := &w.matrices.registerGuard
 	for _, list := range [][]register{in.reads, in.writes} {
 		for _, r := range list {
-			if h := &guard.held[r.index]; h.count > 0 {
-				w.misuse(in, "register %s is in use by %s", r.sym.Name, h.by())
+			switch h := &guard.held[r.index]; {
+			case h.count > 0 && h.load:
+				w.useLoaded(in, r)
+			case h.count > 0:
+				w.misuse(in, "register %s is in use by a wgmma.mma_async in flight (wgmma.wait_group)", r.sym.Name)
 				return
 			}
 			guard.lastAccess[r.index] = guard.fences

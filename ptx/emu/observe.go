@@ -382,6 +382,9 @@ const (
 	UnsetRegister CauseKind = iota // the thread has not written the register
 	UnsetMemory                    // the memory was not written
 	InactiveLane                   // a shfl reads a lane that does not take part in it
+	// UnfinishedLoad means that a register is used after a tcgen05.ld and before tcgen05.wait::ld. The
+	// emulator completes the load, as the code of NVIDIA's assembler does.
+	UnfinishedLoad
 )
 
 // Cause is the instruction that produced an undefined value, and the reason.

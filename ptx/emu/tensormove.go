@@ -26,6 +26,7 @@ type tensorTransfer struct {
 	*asyncOp
 	move *tensorMove
 	load bool
+	used bool // a load whose registers were used before the wait
 }
 
 // tensorShapes holds, by shape, the lanes of tensor memory that a warp accesses, and the lane and
@@ -185,7 +186,7 @@ func (w *warp) startTensor(in *inst, m *tensorMove, load bool, p *tensorPart, do
 	} else {
 		w.emitBulk(p.event(f.origin, f.id, AsyncWrite))
 	}
-	w.transfers = append(w.transfers, tensorTransfer{f, m, load})
+	w.transfers = append(w.transfers, tensorTransfer{asyncOp: f, move: m, load: load})
 	c.startAsync(f)
 }
 
@@ -199,7 +200,7 @@ func (w *warp) waitTensor(in *inst, loads bool) {
 			continue
 		}
 		t.runUntil(0)
-		if loads {
+		if loads && !t.used {
 			w.releaseRegisters(t.move.registers)
 		}
 		finished = append(finished, CopyLanes{t.id, 1})
@@ -208,6 +209,21 @@ func (w *warp) waitTensor(in *inst, loads bool) {
 	w.transfers = kept
 	w.emitCopyDone(in, finished, false)
 	w.emitWarpSync(in, full, true) // all lanes have waited
+}
+
+// useLoaded completes the tcgen05.ld in flight that write register r, which the current instruction
+// uses.
+func (w *warp) useLoaded(in *inst, r register) {
+	for k := range w.transfers {
+		t := &w.transfers[k]
+		if !t.load || t.used || !slices.Contains(t.move.registers, r) {
+			continue
+		}
+		t.runUntil(0)
+		t.used = true
+		w.releaseRegisters(t.move.registers)
+		w.emitUndefined(w.origin(in), UseOperand, &Cause{Origin: t.origin, Kind: UnfinishedLoad, Register: r.sym.Name})
+	}
 }
 
 // trackTensorLoad makes the registers of a load undefined that get undefined words.

@@ -139,7 +139,7 @@ func TestTensorMemoryFaults(t *testing.T) {
 			"of tensor memory that t"},
 		{"no commit", []string{"tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [sm+4608];",
 			"mbarrier.arrive.shared::cta.b64 _, [sm+4608];"}, "may still write: want a tcgen05.commit"},
-		{"no wait::ld", []string{"tcgen05.wait::ld.sync.aligned;", ""}, "is in use by a tcgen05.ld in flight"},
+		{"no wait::ld", []string{"tcgen05.wait::ld.sync.aligned;", ""}, "the manual requires a tcgen05.wait::ld"},
 		{"no proxy fence", []string{"fence.proxy.async.shared::cta;", ""}, "want a fence.proxy.async"},
 		{"operand overwritten before the wait", []string{"WAIT:\n", "st.shared.b32 [sm], %word;\nWAIT:\n"},
 			"that the tcgen05.mma of thread (0,0,0) at test.ptx:40 may still read"},

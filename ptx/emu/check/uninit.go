@@ -16,6 +16,7 @@ const (
 	unsetLocal
 	unsetTensor
 	inactiveLane
+	unfinishedLoad
 )
 
 // uninit reports undefined values that can change the result of the kernel. A finding is at the
@@ -29,6 +30,8 @@ func (u *uninit) undefined(e *emu.Undefined) {
 	switch {
 	case c.Kind == emu.InactiveLane:
 		kind = inactiveLane
+	case c.Kind == emu.UnfinishedLoad:
+		kind = unfinishedLoad
 	case c.Kind == emu.UnsetMemory:
 		kind = map[ptx.Space]uint8{ptx.Shared: unsetShared, ptx.Global: unsetGlobal, ptx.Local: unsetLocal,
 			ptx.Tensor: unsetTensor}[c.Space]
@@ -54,6 +57,11 @@ func (u *uninit) undefined(e *emu.Undefined) {
 		case unsetTensor:
 			what = fmt.Sprintf("%s %s, which no instruction has written", reader, place(ptx.Tensor, c.Addr, nil))
 			want = "want tcgen05.st or a tcgen05.mma that does not add to D first"
+		case unfinishedLoad:
+			f.Severity = Advice // Triton has LLVM move the wait behind the use
+			what = fmt.Sprintf("thread %v loads register %s from tensor memory", f.Thread, c.Register)
+			want = "the manual requires a tcgen05.wait::ld between them, although the code of NVIDIA's assembler waits " +
+				"for the register"
 		case inactiveLane:
 			what = fmt.Sprintf("%s the value of lane %d, which does not take part in the instruction", reader, c.Lane)
 			want = "want a source lane that is in the member mask and has not exited, or another value in its place"
