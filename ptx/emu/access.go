@@ -278,36 +278,48 @@ func (w *warp) emitAccess(in *inst, ac *access, space ptx.Space, rank int, alloc
 	}
 }
 
-// Data returns the bytes that an st is about to write for a lane, or nil for other accesses.
-func (a *Access) Data(lane int) []byte {
+// mostWritten is the most bytes that a lane of st or stmatrix writes.
+const mostWritten = 32
+
+// written sets data to the bytes that an st or stmatrix is about to write for the lanes of mask. It
+// returns false for other accesses.
+func (a *Access) written(mask uint32, data *[lanes][mostWritten]byte) bool {
 	if a.inst == nil || a.Kind != Write {
-		return nil
+		return false
 	}
-	tr, ok := a.inst.x.(*transfer)
-	if !ok {
-		return nil
+	switch x := a.inst.x.(type) {
+	case *transfer:
+		var off [lanes]uint64
+		for i := range off {
+			off[i] = uint64(i) * mostWritten
+		}
+		for k, slot := range x.slots {
+			x.store(unsafe.Pointer(data), &off, mask, uint64(k)*x.step, unsafe.Add(a.warp.base, slot))
+		}
+	case *matrixMove:
+		for i, row := range x.rows(a.warp) {
+			copy(data[i][:], row[:])
+		}
+	default:
+		return false
 	}
-	var off [lanes]uint64
-	data := new([lanes]wide)
-	for k, slot := range tr.slots {
-		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, slot))
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
+	return true
 }
 
-// Unchanged returns the lanes whose st is about to write the bytes that memory already holds. It
-// returns none for other accesses.
+// Data returns the bytes that an st or stmatrix is about to write for a lane, or nil for other
+// accesses.
+func (a *Access) Data(lane int) []byte {
+	var data [lanes][mostWritten]byte
+	if !a.written(1<<lane, &data) {
+		return nil
+	}
+	return data[lane][:a.Size]
+}
+
+// Unchanged returns the lanes whose st or stmatrix is about to write the bytes that memory already
+// holds. It returns none for other accesses.
 func (a *Access) Unchanged() (mask uint32) {
-	if a.inst == nil || a.Kind != Write {
-		return 0
-	}
-	tr, ok := a.inst.x.(*transfer)
-	if !ok {
-		return 0
-	}
-	if n := tr.registers[0]; a.Size == 4 && len(tr.slots) == 1 &&
-		(n == none || a.warp.frame.fn.registers[n].Type.Bits() == 32) { // most stores
-		values := reg[uint32](a.warp, tr.slots[0])
+	if values := a.words(); values != nil {
 		for m := a.Mask; m != 0; m &= m - 1 {
 			i := firstLane(m)
 			if *(*uint32)(unsafe.Add(a.warp.at.mem, a.warp.off[i])) == values[i] {
@@ -316,14 +328,9 @@ func (a *Access) Unchanged() (mask uint32) {
 		}
 		return mask
 	}
-	const most = 32 // bytes per lane
-	var off [lanes]uint64
-	for i := range off {
-		off[i] = uint64(i) * most
-	}
-	var data [lanes][most]byte
-	for k, slot := range tr.slots {
-		tr.store(unsafe.Pointer(&data), &off, a.Mask, uint64(k)*tr.step, unsafe.Add(a.warp.base, slot))
+	var data [lanes][mostWritten]byte
+	if !a.written(a.Mask, &data) {
+		return 0
 	}
 	for m := a.Mask; m != 0; m &= m - 1 {
 		i := firstLane(m)
@@ -332,6 +339,22 @@ func (a *Access) Unchanged() (mask uint32) {
 		}
 	}
 	return mask
+}
+
+// words returns the register that an st of one 32-bit word is about to write, or nil for other
+// accesses. Most stores are of this kind.
+func (a *Access) words() *[lanes]uint32 {
+	if a.inst == nil || a.Kind != Write || a.Size != 4 {
+		return nil
+	}
+	tr, ok := a.inst.x.(*transfer)
+	if !ok || len(tr.slots) > 1 {
+		return nil
+	}
+	if n := tr.registers[0]; n != none && a.warp.frame.fn.registers[n].Type.Bits() != 32 {
+		return nil
+	}
+	return reg[uint32](a.warp, tr.slots[0])
 }
 
 // raiseFault raises the fault of the lanes of mask.

@@ -24,6 +24,20 @@ func (m *matrixMove) elements(lane int) (row, col [2]int) {
 	return row, col
 }
 
+// rows returns the rows that an stmatrix writes, by the lane that provides the address.
+func (m *matrixMove) rows(w *warp) (rows [lanes][rowBytes]byte) {
+	for k, slot := range m.slots {
+		for lane := range lanes {
+			row, col := m.elements(lane)
+			s := bytesOf(w, slot, lane, 4)
+			for h := range 2 {
+				copy(rows[8*k+row[h]][2*col[h]:][:2], s[2*h:])
+			}
+		}
+	}
+	return rows
+}
+
 func decodeLdmatrix(d *decoder) execFunc {
 	m := &matrixMove{slots: d.vector(0), trans: d.i.Has("trans")}
 	ac := d.accessOf(1, Read, rowBytes)
@@ -52,18 +66,9 @@ func decodeLdmatrix(d *decoder) execFunc {
 func decodeStmatrix(d *decoder) execFunc {
 	m := &matrixMove{slots: d.vector(1), trans: d.i.Has("trans")}
 	ac := d.accessOf(0, Write, rowBytes)
-	d.in.access = ac
+	d.in.access, d.in.x = ac, m
 	return aligned(func(w *warp, in *inst) {
-		var rows [lanes][rowBytes]byte
-		for k, slot := range m.slots {
-			for lane := range lanes {
-				row, col := m.elements(lane)
-				s := bytesOf(w, slot, lane, 4)
-				for h := range 2 {
-					copy(rows[8*k+row[h]][2*col[h]:][:2], s[2*h:])
-				}
-			}
-		}
+		rows := m.rows(w)
 		w.active = full >> (lanes - 8*len(m.slots))
 		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 			for ; mask != 0; mask &= mask - 1 {

@@ -126,7 +126,7 @@ func lineNumber(s *emu.Site) int {
 func small(body string) string {
 	return `
 .version 8.0
-.target sm_80
+.target sm_90
 .address_size 64
 .entry k(.param .u64 pp)
 {
@@ -183,6 +183,10 @@ func TestSmallPrograms(t *testing.T) {
 		{"same value from all lanes", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
 		{"different values from all lanes", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
 		{"same value from all warps", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},
+		{"sums of all lanes that differ by rounding", "add.u32 %r4, %t, 0x41000000; st.shared.u32 [s], %r4;", 1, 32, "race",
+			"either may remain. They are numbers that differ by rounding only", nil},
+		{"matrix of both warps", "mov.u32 %r2, s; and.b32 %r3, %t, 7; mad.lo.u32 %r2, %r3, 16, %r2; mov.u32 %r4, 5; " +
+			"stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r4};", 1, 64, "race", "Both write the same value", nil},
 		{"half a warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier",
 			"threads (16,0,0) to (31,0,0) of the same warp are at test.ptx:18", nil},
 		{"warps at different barrier instructions",

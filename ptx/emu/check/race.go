@@ -351,7 +351,7 @@ func (r *raceDetector) checkLanes(a *emu.Access) uint32 {
 				return
 			}
 			meets = true
-			r.reportLaneRace(a, i, j, lo)
+			r.reportLaneRace(a, i, j, lo, roundedApart(x, y))
 		})
 		if !meets {
 			kept |= 1 << i

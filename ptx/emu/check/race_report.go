@@ -164,15 +164,23 @@ func (r *raceDetector) advice(f *Finding, known, warp bool) string {
 		line(f.Other), line(f.Site)) + note
 }
 
-// reportLaneRace reports that lanes i and j of one store write different bytes to addr.
-func (r *raceDetector) reportLaneRace(a *emu.Access, i, j int, addr uint64) {
-	r.found.add(r.block, key{checker: Race, kind: laneRace, site: a.Site, other: a.Site}, func(f *Finding) {
+// reportLaneRace reports that lanes i and j of one store write different bytes to addr. rounded
+// reports whether these are numbers that differ by rounding.
+func (r *raceDetector) reportLaneRace(a *emu.Access, i, j int, addr uint64, rounded bool) {
+	k := key{checker: Race, kind: laneRace, site: a.Site, other: a.Site}
+	if rounded {
+		k.kind = toleratedRace
+	}
+	r.found.add(r.block, k, func(f *Finding) {
 		where := r.location(addr - r.cur.base)
 		f.Thread, f.OtherThread = r.thread(a.Warp*32+i), r.thread(a.Warp*32+j)
 		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and "+
-			"either may remain: "+
-			"want a different element for each thread (check the index and the bounds)",
-			f.OtherThread, f.Thread, where)
+			"either may remain", f.OtherThread, f.Thread, where)
+		if rounded {
+			f.tolerate(roundedSums)
+		} else {
+			f.Message += ": want a different element for each thread (check the index and the bounds)"
+		}
 	})
 }
 

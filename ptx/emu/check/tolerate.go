@@ -1,16 +1,22 @@
 package check
 
 import (
+	"encoding/binary"
+	"math"
+
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
 
 // The PTX memory model does not make a program with data races undefined: its axioms describe
 // accesses of the same size that race (PTX ISA, "Limitations on Mixed-size Data-races"). The value
-// of a racing read is that of some write. Three patterns rely on no more than this and are advice:
+// of a racing read is that of some write. Four patterns rely on no more than this and are advice:
 //
 //   - Threads or bulk copies write the same value to the same bytes. Whichever write is last, the
 //     value is the same.
+//   - Lanes of one store write numbers to the same bytes that differ by rounding. Each lane of a
+//     butterfly of shuffles has the same sum, unless the compiler fuses a multiplication into the first
+//     addition, as Triton does.
 //   - A thread reads a variable without an atomic operation and passes the value to atom.cas, which
 //     fails if the value is stale.
 //   - A thread that has updated a variable by an atomic operation writes it later, such as the
@@ -70,6 +76,8 @@ const (
 		"want one thread to write it, or an atomic operation"
 	resetCounter = "The thread has updated it by an atomic operation before: the write is ordered only if that was the " +
 		"last atomic operation of all threads"
+	roundedSums = "They are numbers that differ by rounding only, so the result is right whichever remains, but its " +
+		"last bits may differ from run to run"
 	plainRead = "A stale value is harmless if it is only passed to atom.cas: " +
 		"want a volatile or relaxed load"
 )
@@ -84,6 +92,28 @@ func toleratedWrite(p, e epoch) string {
 		return resetCounter
 	}
 	return ""
+}
+
+// mostRounded is the relative difference up to which two numbers count as results of the same
+// computation in another order.
+const mostRounded = 0x1p-14
+
+// roundedApart reports whether x and y are float32 or float64 numbers that differ by rounding. Small
+// integers and addresses are not, because their bits are those of subnormal numbers.
+func roundedApart(x, y []byte) bool {
+	var a, b, least float64
+	switch {
+	case len(x) != len(y):
+		return false
+	case len(x) == 4:
+		a = float64(math.Float32frombits(binary.LittleEndian.Uint32(x)))
+		b = float64(math.Float32frombits(binary.LittleEndian.Uint32(y)))
+		least = 0x1p-126
+	case len(x) == 8:
+		a, b = math.Float64frombits(binary.LittleEndian.Uint64(x)), math.Float64frombits(binary.LittleEndian.Uint64(y))
+		least = 0x1p-1022
+	}
+	return math.Abs(a) >= least && math.Abs(b) >= least && math.Abs(a-b) <= mostRounded*math.Abs(a)
 }
 
 // notePlainRead records that a race of finding k, between a plain read and an atomic operation, is
