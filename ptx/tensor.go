@@ -37,21 +37,20 @@ type TensorMap struct {
 	Swizzle int
 	// Steps holds the distances, 1 to 8, of the elements that are copied, in each dimension. A box
 	// has 1/step as many elements then, rounded up. The innermost step has no effect. Without Steps
-	// all are 1. In im2col mode they are the strides of the convolution, and those of the channels and
-	// the images have no effect. The emulator follows the manual here, for FillNaN and for im2col
-	// mode; none of them was measured.
+	// all are 1. In im2col mode they are the strides of the convolution. That of the channels has no
+	// effect then, and that of the images is the distance to the next image.
 	Steps []int
 	// Lower and Upper are the corners of the filter's positions in im2col mode, in all dimensions but
 	// the first and the last. A position is at least Lower, and less than Dims plus Upper.
 	Lower, Upper []int
-	// Interleave is 16 or 32 for a tensor whose channels are in slices of as many bytes, such as
-	// NC/8HWC8, or 0. The tensor has at least 3 dimensions then. 32 requires an address and strides
-	// that are multiples of 32, and a swizzle of 32. The manuals do not specify which strides and
-	// coordinates such a tensor has, nor the order of a box in shared memory, so the emulator refuses
-	// these maps.
+	// Interleave is 16 or 32 for a tensor whose channels are in slices of as many bytes, or 0. Dims,
+	// Strides, Box, Steps and the coordinates of copies count slices then, as measured on a Hopper GPU:
+	// the dimensions of NC/8HWC8, with 8 channels of 2 bytes in a slice, are W, H, C/8 and N. The tensor
+	// has at least 3 dimensions. 32 requires an address and strides that are multiples of 32, and a
+	// swizzle of 32. The emulator does not support such a tensor in im2col mode.
 	Interleave int
-	// FillNaN fills the outside part of a load with NaNs instead of zeros. The elements are
-	// floating-point numbers.
+	// FillNaN fills the outside part of a load with NaNs instead of zeros: with 0x7ff7 in each 2 bytes,
+	// as measured on a Hopper GPU. The elements are floating-point numbers.
 	FillNaN bool
 }
 
@@ -158,10 +157,18 @@ func (m *TensorMap) checkBox() error {
 	return nil
 }
 
+// ElementBytes returns the size in bytes of an element, or of a slice of channels.
+func (m *TensorMap) ElementBytes() int {
+	if m.Interleave != 0 {
+		return m.Interleave
+	}
+	return m.Element.Bytes()
+}
+
 // BoxBytes returns the size of a box in bytes. A load completes this number of bytes on its
 // mbarrier even if part of the box is outside the tensor.
 func (m *TensorMap) BoxBytes() int {
-	n := m.Element.Bytes()
+	n := m.ElementBytes()
 	for i, side := range m.Box {
 		if i > 0 && len(m.Steps) > 0 && !m.Im2col() {
 			side = (side + m.Steps[i] - 1) / m.Steps[i]

@@ -65,7 +65,9 @@ kernel takes.
   tensor:BOX:S:ARG      a tensor map of the matrix or array of ARG, which is one of the above, with
                         a box of as many dimensions, such as 64x64, and a swizzle of S bytes (0, 32,
                         64 or 128); a box of 64x64/2x1 has every second row, and with 128,nan
-                        for S the elements outside of the tensor are NaNs; a box of
+                        for S the elements outside of the tensor are NaNs; with 0,slices the last
+                        dimension of ARG is a slice of 16 or 32 bytes, as in NC/8HWC8, and the
+                        box has one dimension fewer; a box of
                         64x32@-1x-1@-1x-1 is 64 pixels of 32 channels in im2col mode, with the
                         lower and the upper corner of the filter's positions
   scratch:f32:1000      a pointer to memory that is written to no file; 1 to 5 dimensions

@@ -356,10 +356,22 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 			return kernelArg{}, err
 		}
 	}
-	width, nan := strings.CutSuffix(parts[1], ",nan")
+	width, modes, _ := strings.Cut(parts[1], ",")
 	swizzle, err := strconv.Atoi(width)
 	if err != nil {
 		return kernelArg{}, fmt.Errorf("%q is not a swizzle: want 0, 32, 64 or 128", width)
+	}
+	var nan, sliced bool
+	for mode := range strings.SplitSeq(modes, ",") {
+		switch mode {
+		case "nan":
+			nan = true
+		case "slices":
+			sliced = true
+		case "":
+		default:
+			return kernelArg{}, fmt.Errorf("%q is not a mode of a tensor map: want nan or slices, such as 0,nan", mode)
+		}
 	}
 	a, err := f.parseArg(ctx, mem, parts[2])
 	if err != nil {
@@ -372,6 +384,14 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	case a.layout.Rows == 0:
 		return kernelArg{}, fmt.Errorf("%s is no matrix or array: want a file, or out:TYPE:MxN:FILE", parts[2])
 	}
+	stride, interleave := element.Bytes(), 0
+	if last := len(shape) - 1; sliced {
+		stride *= shape[last]
+		shape, interleave = shape[:last], stride
+		if stride != 16 && stride != 32 {
+			return kernelArg{}, fmt.Errorf("the last dimension of %s has %d bytes: want slices of 16 or 32", parts[2], stride)
+		}
+	}
 	if !im2col && len(box) != len(shape) {
 		return kernelArg{}, fmt.Errorf("the box has %d %s and the tensor %d: want as many", len(box),
 			plural("dimension", len(box)), len(shape))
@@ -382,8 +402,7 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	slices.Reverse(lower)
 	slices.Reverse(upper)
 	tensor := &ptx.TensorMap{Element: element, Base: a.at, Dims: shape, Box: box, Swizzle: swizzle, Steps: steps,
-		FillNaN: nan, Lower: lower, Upper: upper}
-	stride := element.Bytes()
+		FillNaN: nan, Lower: lower, Upper: upper, Interleave: interleave}
 	for _, side := range shape[:len(shape)-1] {
 		stride *= side
 		tensor.Strides = append(tensor.Strides, stride)

@@ -158,12 +158,15 @@ func TestEmulateTensorIm2col(t *testing.T) {
 	}
 }
 
-// TestEmulateTensorDimensions copies arrays of three and of five dimensions.
+// TestEmulateTensorDimensions copies arrays of three and of five dimensions, and arrays with
+// interleaved slices of channels.
 func TestEmulateTensorDimensions(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct{ from, box, to, coordinates string }{
-		{"48x4x12", "16x4x12", "64x4x12", "3d {0, 0, %row}"},
-		{"48x2x1x2x12", "16x2x1x2x12", "64x2x1x2x12", "5d {0, 0, 0, 0, %row}"},
+		{"48x4x12", "16x4x12:0", "64x4x12", "3d {0, 0, %row}"},
+		{"48x2x1x2x12", "16x2x1x2x12:0", "64x2x1x2x12", "5d {0, 0, 0, 0, %row}"},
+		{"48x3x4x4", "16x3x4:0,slices", "64x3x4x4", "3d {0, 0, %row}"},
+		{"48x2x3x8", "16x2x3:32,slices", "64x2x3x8", "3d {0, 0, %row}"},
 	} {
 		shape, err := arrayDims.parse(c.from)
 		if err != nil {
@@ -179,8 +182,8 @@ func TestEmulateTensorDimensions(t *testing.T) {
 		}
 		dims, at, _ := strings.Cut(c.coordinates, " ")
 		text := strings.NewReplacer(".2d", "."+dims, "{0, %row}", at).Replace(copyTensor)
-		stdout, stderr, code := emulateCopy(t, text, "--force", "--arg", "tensor:"+c.box+":0:in.npy", "--arg",
-			"tensor:"+c.box+":0:out:f32:"+c.to+":out.npy")
+		stdout, stderr, code := emulateCopy(t, text, "--force", "--arg", "tensor:"+c.box+":in.npy", "--arg",
+			"tensor:"+c.box+":out:f32:"+c.to+":out.npy")
 		if code != 0 || !strings.Contains(stdout, "0 errors") {
 			t.Fatalf("%s: exit code %d, %q, %q", c.from, code, stdout, stderr)
 		}
@@ -206,6 +209,8 @@ func TestEmulateTensorErrors(t *testing.T) {
 		{"--arg tensor:16:0:a.npy", "the box has 1 dimension and the tensor 2: want as many"},
 		{"--arg tensor:16x48:none:a.npy", `"none" is not a swizzle`},
 		{"--arg tensor:16x48:128:a.npy", "want at most the swizzle width, 128"},
+		{"--arg tensor:16x48:0,inf:a.npy", `"inf" is not a mode of a tensor map: want nan or slices`},
+		{"--arg tensor:16:0,slices:a.npy", "the last dimension of a.npy has"},
 		{"--arg tensor:16x48:0:u32:5", "u32:5 is no matrix or array"},
 		{"--arg tensor:16x48:0:b.txt", "b.txt"},
 		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},

@@ -103,7 +103,7 @@ type bulkMove struct {
 	alloc        *Allocation     // contains the segments
 	source       *sharedLocation // nil for a source in global memory
 	targets      []sharedLocation
-	outside      []byte // an element outside of the tensor, or nil
+	fillNaN      bool   // fills the part outside of the tensor with NaNs
 	data         []byte // set once the source was read
 }
 
@@ -263,9 +263,9 @@ func (m *bulkMove) resolveTensor() bool {
 	for _, slot := range m.offsets {
 		offsets = append(offsets, int(bitsAt(w, slot, m.lane, 2)))
 	}
-	if coords[0]*tm.Element.Bytes()%tensorPiece != 0 {
+	if coords[0]*tm.ElementBytes()%tensorPiece != 0 {
 		w.misuse(in, "the rows of the TMA box start at element %d of %d bytes each: want a multiple of 16 bytes", coords[0],
-			tm.Element.Bytes())
+			tm.ElementBytes())
 		return false
 	}
 	if m.mbarrier == nil && slices.Min(coords) < 0 {
@@ -281,8 +281,8 @@ func (m *bulkMove) resolveTensor() bool {
 		rows = im2colRows(&tm, coords, offsets)
 	}
 	m.global, m.bytes, m.swizzle = segments(&tm, rows, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
-	m.outside = outside(&tm)
-	m.row = tm.Box[0] * tm.Element.Bytes()
+	m.fillNaN = tm.FillNaN
+	m.row = tm.Box[0] * tm.ElementBytes()
 	m.pitch = max(m.row, m.swizzle)
 	m.roundsToTF32 = tm.Element == ptx.TF32 && m.mbarrier != nil
 	if m.op != "" {

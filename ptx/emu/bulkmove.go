@@ -17,16 +17,14 @@ func (m *bulkMove) read() {
 		m.eachPiece(m.source.off, func(addr uint64, at, n int) { copy(m.data[at:][:n], memory[addr:]) })
 		return
 	}
-	for at := 0; at < m.bytes && m.outside != nil; at += len(m.outside) {
-		copy(m.data[at:], m.outside)
+	for at := 0; at < m.bytes && m.fillNaN; at += len(outsideNaN) {
+		copy(m.data[at:], outsideNaN)
 	}
 	for _, s := range m.global {
-		copy(m.data[s.at:][:s.n], m.alloc.bytes()[s.addr-m.alloc.Base:])
-	}
-	if m.roundsToTF32 {
-		for at := 0; at < len(m.data); at += 4 {
-			word := m.data[at:][:4]
-			binary.LittleEndian.PutUint32(word, roundTF32(binary.LittleEndian.Uint32(word)))
+		part := m.data[s.at:][:s.n]
+		copy(part, m.alloc.bytes()[s.addr-m.alloc.Base:])
+		for at := 0; at < s.n && m.roundsToTF32; at += 4 {
+			binary.LittleEndian.PutUint32(part[at:], roundTF32(binary.LittleEndian.Uint32(part[at:])))
 		}
 	}
 }

@@ -9,13 +9,14 @@ import (
 )
 
 // tensorMagic identifies an encoded tensor map. The encoding is specific to the emulator.
-var tensorMagic = [16]byte([]byte("tilework tensor\n"))
+var tensorMagic = [15]byte([]byte("tilework tensor"))
 
 // encodedTensor is the encoding of a tensor map.
 type encodedTensor struct {
-	Magic         [16]byte
+	Magic         [15]byte
 	Element, Rank uint8
 	Swizzle       uint8
+	Interleave    uint8
 	Im2col        bool
 	Base          uint64
 	Dims          [5]uint64
@@ -32,12 +33,12 @@ func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 	if err := m.Check(); err != nil {
 		return b, fmt.Errorf("%w: %w", ErrLaunch, err)
 	}
-	if m.Interleave != 0 {
-		return b, fmt.Errorf("%w: %w: tensor map with interleaved slices: the manuals do not specify its strides and "+
+	if m.Interleave != 0 && m.Im2col() {
+		return b, fmt.Errorf("%w: %w: tensor map with interleaved slices in im2col mode: the manuals do not specify its "+
 			"coordinates", ErrLaunch, ptx.ErrUnsupported)
 	}
 	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint8(m.Swizzle),
-		Im2col: m.Im2col(), Base: m.Base, FillNaN: m.FillNaN}
+		Interleave: uint8(m.Interleave), Im2col: m.Im2col(), Base: m.Base, FillNaN: m.FillNaN}
 	for i := range m.Dims {
 		e.Dims[i], e.Steps[i] = uint64(m.Dims[i]), 1
 		if len(m.Steps) > 0 {
@@ -63,7 +64,8 @@ func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
 	if _, err := binary.Decode(b, binary.LittleEndian, &e); err != nil || !bytes.Equal(e.Magic[:], tensorMagic[:]) {
 		return m, false
 	}
-	m = ptx.TensorMap{Element: ptx.Type(e.Element), Base: e.Base, Swizzle: int(e.Swizzle), FillNaN: e.FillNaN}
+	m = ptx.TensorMap{Element: ptx.Type(e.Element), Base: e.Base, Swizzle: int(e.Swizzle),
+		Interleave: int(e.Interleave), FillNaN: e.FillNaN}
 	rank := min(int(e.Rank), len(e.Dims))
 	box := rank
 	if e.Im2col {
@@ -117,7 +119,7 @@ func (e *encodedTensor) replace(field string, n int, value uint64) bool {
 	case "fill_mode":
 		e.FillNaN = n == 1
 	default: // interleave_layout
-		return n == 0
+		e.Interleave = [...]uint8{0, 16, 32}[n]
 	}
 	return true
 }

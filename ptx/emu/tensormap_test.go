@@ -15,7 +15,7 @@ import (
 func TestReplaceTensorMap(t *testing.T) {
 	from := ptx.TensorMap{Element: ptx.F32, Base: 0x1000, Dims: []int{64, 32}, Strides: []int{256}, Box: []int{16, 8}}
 	to := ptx.TensorMap{Element: ptx.BF16, Base: 0x20000, Dims: []int{96, 48, 5}, Strides: []int{512, 8192},
-		Box: []int{32, 4, 2}, Swizzle: 64, Steps: []int{1, 3, 1}, FillNaN: true}
+		Box: []int{32, 4, 2}, Swizzle: 64, Steps: []int{1, 3, 1}, Interleave: 16, FillNaN: true}
 	const replace = "@%%q tensormap.replace.tile.%s.shared::cta.b1024.%s;\n"
 	var body strings.Builder
 	body.WriteString(`.shared .align 128 .b8 map[128]; .reg .pred %q; .reg .b32 %a, %v; .reg .b64 %w;
@@ -29,7 +29,7 @@ func TestReplaceTensorMap(t *testing.T) {
 		"global_dim | b32 [map], 0, 96", "global_dim | b32 [map], 1, %v", "global_dim | b32 [map], 2, 5",
 		"global_stride | b64 [map], 0, 512", "global_stride | b64 [map], 1, 8192", "element_stride | b32 [map], 0, 1",
 		"element_stride | b32 [map], 1, 3", "element_stride | b32 [map], 2, 1",
-		"interleave_layout | b32 [map], 0", "fill_mode | b32 [map], 1",
+		"interleave_layout | b32 [map], 1", "fill_mode | b32 [map], 1",
 	} {
 		name, rest, _ := strings.Cut(field, " | ")
 		fmt.Fprintf(&body, replace, name, rest)
@@ -83,10 +83,9 @@ func TestReplaceTensorMap(t *testing.T) {
 	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "the tensor map is for im2col mode") {
 		t.Errorf("a field of a tensor map for im2col mode: %v, want a misuse", err)
 	}
-	sliced := ptx.TensorMap{Element: ptx.F16, Dims: []int{16, 4, 3}, Strides: []int{64, 192}, Box: []int{16, 4, 3},
-		Interleave: 16}
-	if _, err := EncodeTensorMap(&sliced); !errors.Is(err, ErrLaunch) || !errors.Is(err, ptx.ErrUnsupported) {
-		t.Errorf("a tensor map with interleaved slices: %v, want a refusal", err)
+	im2col.Interleave = 16
+	if _, err := EncodeTensorMap(&im2col); !errors.Is(err, ErrLaunch) || !errors.Is(err, ptx.ErrUnsupported) {
+		t.Errorf("interleaved slices in im2col mode: %v, want a refusal", err)
 	}
 	m, err := ptx.Parse("k", text("tensormap.replace.tile.elemtype.global.b1024.b32 [%buf], 8;"))
 	if err != nil {

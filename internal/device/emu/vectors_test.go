@@ -163,7 +163,7 @@ func tensorCases() []*hopperCase {
 }
 
 // modeCases returns cases for the modes of TMA whose output was not recorded: NaNs outside of the
-// tensor, steps, and im2col mode.
+// tensor, steps, interleaved slices, and im2col mode.
 func modeCases() []*hopperCase {
 	return append(im2colCases(), boxCases([]tensorBox{
 		{"2d, past the end, filled with NaNs", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
@@ -177,6 +177,11 @@ func modeCases() []*hopperCase {
 			[]int{4, 3, 1}, 2048},
 		{"3d, steps 1x8x2, before the start", ptx.U8, []int{64, 30, 5}, []int{80, 2400}, []int{32, 20, 5}, 32,
 			[]int{-16, -3, -1}, 512},
+		{"4d, interleave 16", ptx.F16, []int{16, 4, 3, 2}, []int{256, 1024, 3072}, []int{5, 2, 3, 1}, 0, []int{9, 1, 0, 1}, 0},
+		{"4d, interleave 32, past the end", ptx.U8, []int{7, 4, 3, 2}, []int{224, 896, 2688}, []int{5, 3, 2, 2}, 32,
+			[]int{4, 2, 2, 1}, 1024},
+		{"3d, interleave 16, before the start, filled with NaNs", ptx.F32, []int{9, 4, 3}, []int{144, 576}, []int{8, 4, 3}, 0,
+			[]int{-2, -1, 1}, 0},
 	})...)
 }
 
@@ -246,6 +251,9 @@ func boxCases(boxes []tensorBox) (all []*hopperCase) {
 			for step := range strings.SplitSeq(steps, "x") {
 				tm.Steps = append(tm.Steps, int(step[0]-'0'))
 			}
+		}
+		if _, slice, ok := strings.Cut(b.name, "interleave "); ok {
+			fmt.Sscan(slice[:2], &tm.Interleave)
 		}
 		in := noise(uint64(100+n), 16<<10)
 		if b.elem == ptx.TF32 {
