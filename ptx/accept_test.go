@@ -53,7 +53,15 @@ func (s *sampler) otherKinds(op string, arg Operand) []Operand {
 		if s.regs[a.Name] == Pred {
 			all = append(all, &Not{a})
 		}
+		if op[0] == 'v' { // video instructions
+			for _, member := range []string{"", "b0", "h1", "b10", "h10", "b3210"} {
+				all = append(all, &Name{Name: a.Name, Member: member})
+			}
+			all = append(all, &Minus{&Name{Name: a.Name, Member: a.Member}})
+		}
 		return all
+	case *Minus:
+		return []Operand{a.X, &Imm{Int, 1}}
 	case *Vector:
 		all := []Operand{&Vector{append(slices.Clone(a.Elems), a.Elems[0])}}
 		if !strings.HasSuffix(op, "mma") { // the assembler crashes

@@ -100,7 +100,7 @@ func (i *Instr) invalid(format string, args ...any) error {
 	return &Error{Pos: i.Pos, Kind: ErrInvalid, Msg: i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
 }
 
-// combination checks rules about combinations of modifiers, which rows cannot express.
+// combination checks rules about combinations of modifiers or operands, which rows cannot express.
 func (i *Instr) combination() error {
 	space := i.space()
 	if i.Op == "cvt" && i.Has("sat") {
@@ -109,6 +109,10 @@ func (i *Instr) combination() error {
 		if same && to.Class() != Float || from.Class() == Unsigned && to.Class() == Signed && from.Bits() < to.Bits() {
 			return i.invalid("modifier .sat is not allowed: every .%v is in the range of .%v", from, to)
 		}
+	}
+	minus := func(k int) bool { _, ok := i.Args[k].(*Minus); return ok }
+	if i.Op == "vmad" && minus(3) && minus(1) != minus(2) {
+		return i.invalid("the product and c are negated: want one of them")
 	}
 	if i.Has("ashift") && (i.Has("collector::a::fill") || i.Has("collector::a::use")) {
 		return i.invalid("modifier .ashift is not allowed with .%s", i.Mod("collector"))
@@ -296,6 +300,8 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 		return o.Second != "" && (o.Sink || !first) && (o.SecondSink || !second) && !(first && second)
 	case *Not:
 		return o.Negated
+	case *Minus:
+		return o.Minus
 	case *Args:
 		return o.Kind == ArgsOperand
 	case *Sink:

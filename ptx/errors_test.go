@@ -108,8 +108,10 @@ func TestVerifyErrors(t *testing.T) {
 		{"cvt.rs.satfinite.e2m1x4.f32 %h1, {%f1, %f2, %f3, %f4}, %r1;",
 			"cvt.rs.satfinite.e2m1x4.f32: modifier .rs is not supported (stochastic rounding): the nearest " +
 				"supported instruction is cvt.rn.satfinite.f16.f32", ErrUnsupported},
-		{"vabsdiff4.u32.u32.u32 %r1, %r2.b7531, %r3, %r4;",
-			"vabsdiff4.u32.u32.u32: the selector .b7531 of %r2 is not supported", ErrUnsupported},
+		{"vabsdiff4.u32.u32.u32 %r1, %r2.b7831, %r3, %r4;",
+			"vabsdiff4.u32.u32.u32: operand a: .b7831 does not select parts of %r2", ErrInvalid},
+		{"vadd.u32.u32.u32 %r1.b0, %r2, %r3;", "vadd.u32.u32.u32: operand d: %r1 has no member .b0", ErrInvalid},
+		{"add.u32 %r1, -%r2, %r3;", "add.u32: operand 2 is a negated register: want a register or a number", ErrInvalid},
 		{"vabsdiff4.u32.u32.u32 %r1, %r2, %r3, 0;", "vabsdiff4.u32.u32.u32: operand c is 0, want a register", ErrInvalid},
 		{"add.q32 %r1, %r2, %r3;",
 			"add.q32: modifier .q32 is not allowed: the nearest supported instruction is add.u32", ErrInvalid},

@@ -38,6 +38,8 @@ import (
 //	           element has a range of its own, or all have the same
 //	d|p, d{|p} two results, the second a predicate. p_ is p, or the sink; d or p is a register
 //	!a:pred    a predicate that can be negated with !
+//	-a         a register that can be negated with -
+//	a@         a register, of which a part can be selected as in a.b0
 //	[a]        an address in the state space of the slot space, generic without that slot
 //	[a:shared] an address in the given state space, or in tensor memory
 //	[a:global, c*dim]  the address of a tensor map, and coordinates
@@ -94,6 +96,8 @@ type OperandForm struct {
 	Sink           bool    // the sink is allowed
 	SecondSink     bool    // the sink is allowed for the second result
 	Negated        bool    // the operand can be negated with !
+	Minus          bool    // the operand can be negated with -
+	Part           bool    // a half or a byte of the operand, or several, can be selected
 	Second         string  // name of the second result, after |
 	SecondOptional bool    // the second result can be omitted
 	Coords         bool    // the address has tensor coordinates
@@ -275,12 +279,14 @@ func (o *OperandForm) parse(s string) error {
 		}
 	}
 	s, o.Negated = strings.CutPrefix(s, "!")
+	s, o.Minus = strings.CutPrefix(s, "-")
 	o.Name, o.Type, _ = strings.Cut(s, ":")
 	o.Type, o.Len, _ = strings.Cut(o.Type, "*")
 	if name, length, ok := strings.Cut(o.Name, "*"); ok {
 		o.Name, o.Len = name, length
 	}
 	o.Name, o.Sink = strings.CutSuffix(o.Name, "_")
+	o.Name, o.Part = strings.CutSuffix(o.Name, "@")
 	o.Type, o.Special = strings.CutSuffix(o.Type, "%")
 	o.Type, o.Symbol = strings.CutSuffix(o.Type, "&")
 	o.Type, o.Wider = strings.CutSuffix(o.Type, "+")

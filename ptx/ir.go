@@ -8,7 +8,7 @@
 // docs.nvidia.com/cuda/parallel-thread-execution). Section names in comments are anchors in that
 // manual.
 //
-// Unsupported features of PTX are textures, surfaces and scalar video instructions. Instructions
+// Unsupported features of PTX are textures and surfaces. Instructions
 // that use such a feature parse, and Verify reports them by name, with an error that wraps
 // [ErrUnsupported]. docs/emulator.md lists them.
 package ptx
@@ -53,7 +53,7 @@ type Decl interface{ decl() }
 // *Pragma, *Block or *Comment.
 type Stmt interface{ stmt() }
 
-// Operand is an operand of an instruction: *Name, *Imm, *Vector, *Addr, *Sum, *Pair, *Not, *Args
+// Operand is an operand of an instruction: *Name, *Imm, *Vector, *Addr, *Sum, *Pair, *Not, *Minus, *Args
 // or *Sink.
 type Operand interface{ operand() }
 
@@ -245,6 +245,9 @@ type Pair struct{ First, Second Operand }
 // Not is a negated predicate, !p.
 type Not struct{ X *Name }
 
+// Minus is a negated number, -a, in vmad.
+type Minus struct{ X *Name }
+
 // Args is the parenthesised list of a call's results or arguments.
 type Args struct{ List []Operand }
 
@@ -274,6 +277,7 @@ func (*Addr) operand()   {}
 func (*Sum) operand()    {}
 func (*Pair) operand()   {}
 func (*Not) operand()    {}
+func (*Minus) operand()  {}
 func (*Args) operand()   {}
 func (*Sink) operand()   {}
 

@@ -145,8 +145,14 @@ func (p *parser) name(what string) *Name {
 // operand parses an operand. Pairs, vectors, addresses and lists are accepted only if top is set.
 func (p *parser) operand(top bool) Operand {
 	switch {
-	case p.tok.kind == number || p.is('-'):
+	case p.tok.kind == number:
 		return p.imm()
+	case p.is('-'):
+		at := p.pos()
+		if p.advance(); p.tok.kind == word {
+			return &Minus{p.name("a register")}
+		}
+		return p.constant(at, true)
 	case p.is('!'):
 		p.advance()
 		return &Not{p.name("a predicate")}
@@ -253,7 +259,12 @@ func (p *parser) addr() *Addr {
 
 // imm parses an immediate with an optional sign.
 func (p *parser) imm() *Imm {
-	at, neg := p.pos(), p.accept('-')
+	at := p.pos()
+	return p.constant(at, p.accept('-'))
+}
+
+// constant parses an immediate after its sign. It starts at at.
+func (p *parser) constant(at Pos, neg bool) *Imm {
 	text := p.text(number, "a number")
 	v, ok := parseImm(text)
 	if ok && neg {

@@ -238,6 +238,8 @@ func Format(o Operand) string {
 		return Format(o.First) + "|" + Format(o.Second)
 	case *Not:
 		return "!" + Format(o.X)
+	case *Minus:
+		return "-" + Format(o.X)
 	case *Args:
 		return "(" + formatList(o.List) + ")"
 	case *Sink:

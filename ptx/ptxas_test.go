@@ -174,7 +174,9 @@ func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[
 	s := newSampler(1)
 	again := make([]*Instr, len(instrs))
 	for k, i := range instrs {
-		again[k] = s.instr(i.Form, i.slots)
+		for again[k] == nil || Bind(again[k]) != nil { // the operands are random
+			again[k] = s.instr(i.Form, i.slots)
+		}
 	}
 	return s.assemble(t, path, need, again)
 }

@@ -197,6 +197,8 @@ func foundText(arg Operand) string {
 		return "a pair of results"
 	case *Not:
 		return "a negated predicate"
+	case *Minus:
+		return "a negated register"
 	case *Args:
 		return "a list of arguments"
 	case *Sink:

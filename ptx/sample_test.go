@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // sampler generates instructions from forms, and the registers that they use.
@@ -96,6 +97,9 @@ func (s *sampler) instr(f *Form, slots []string) *Instr {
 	return i
 }
 
+// videoSamples holds selectors of video instructions, for the result and for an operand.
+var videoSamples = map[string][2]string{"": {"h1", "b2"}, "2": {"h0", "h31"}, "4": {"b20", "b7012"}}
+
 func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 	length := f.vectorLen(o, slots)
 	switch o.Kind {
@@ -128,6 +132,15 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 		return &Vector{s.vector(t, length)}
 	}
 	first := s.reg(t, 0)
+	if o.Part && s.rng.IntN(2) == 0 {
+		parts := videoSamples[strings.TrimLeft(f.Op, "abcdefghijklmnopqrstuvwxyz")]
+		if first.Member = parts[1]; o.Dst {
+			first.Member = parts[0]
+		}
+	}
+	if o.Minus && s.rng.IntN(2) == 0 {
+		return &Minus{first}
+	}
 	if o.Second != "" && (!o.SecondOptional || s.rng.IntN(2) == 0) {
 		return &Pair{first, s.reg(Pred, 1)}
 	}

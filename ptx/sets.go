@@ -164,10 +164,9 @@ func globalOnly(mod string) bool {
 var unsupportedOps = func() map[string]string {
 	m := map[string]string{}
 	for feature, ops := range map[string]string{
-		"textures":                  "tex tld4 txq",
-		"surfaces":                  "suld sust sured suq istypep",
-		"multimem":                  "multimem",
-		"scalar video instructions": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset",
+		"textures": "tex tld4 txq",
+		"surfaces": "suld sust sured suq istypep",
+		"multimem": "multimem",
 	} {
 		for _, op := range strings.Fields(ops) {
 			m[op] = feature

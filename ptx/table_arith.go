@@ -1,10 +1,5 @@
 package ptx
 
-import (
-	"fmt"
-	"strings"
-)
-
 // families is the instruction table, in the notation of [Form]. A line that starts with # gives
 // the manual's section and a description. Each of the following lines gives the first .version,
 // the first .target and a form.
@@ -103,35 +98,6 @@ const integerForms = `
 5.0 sm_61 dp2a.half=lo|hi.atype=u32.btype=s32 d:s32, a:atype, b:btype, c:s32
 5.0 sm_61 dp2a.half=lo|hi.atype=s32.btype=int32 d:s32, a:atype, b:btype, c:s32
 `
-
-// simdVideoOps lists the video instructions on two halves or four bytes. Current GPUs compute them
-// in software, and clang emits them for __vadd4 and its like.
-var simdVideoOps = strings.Fields(
-	"vadd2 vadd4 vsub2 vsub4 vavrg2 vavrg4 vabsdiff2 vabsdiff4 vmin2 vmin4 vmax2 vmax4 vset2 vset4")
-
-// videoForms returns the rows of simdVideoOps. They have the same forms except for comparisons.
-func videoForms() string {
-	var b strings.Builder
-	for _, op := range simdVideoOps {
-		if strings.HasPrefix(op, "vset") {
-			fmt.Fprintf(&b, `
-# simd-video-instructions-%[1]s: d = whether a compares with b, for each half or byte, or the number of them that do plus c
-3.0 sm_30 %[1]s.atype=int32.btype=int32.cmp=eq|ne|lt|le|gt|ge{.add} d:u32, a:atype, b:btype, c:u32
-`, op)
-			continue
-		}
-		names := "vadd4-vsub4-vavrg4-vabsdiff4-vmin4-vmax4"
-		if strings.HasSuffix(op, "2") {
-			names = strings.ReplaceAll(names, "4", "2")
-		}
-		fmt.Fprintf(&b, `
-# simd-video-instructions-%[2]s: d = the operation on each half or byte, or the sum of the results plus c
-3.0 sm_30 %[1]s.dtype=int32.atype=int32.btype=int32{.sat} d:dtype, a:atype, b:btype, c:u32
-3.0 sm_30 %[1]s.dtype=int32.atype=int32.btype=int32.add d:dtype, a:atype, b:btype, c:u32
-`, op, names)
-	}
-	return b.String()
-}
 
 const floatForms = `
 # floating-point-instructions-testp: d = whether a belongs to a class of numbers, such as finite or subnormal

@@ -92,6 +92,8 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 			v.value(s, o, a.Second, Pred, 0)
 		case *Not:
 			v.value(s, o, a.X, want, 0)
+		case *Minus:
+			v.value(s, o, a.X, want, 0)
 		case *Vector:
 			v.vector(s, o, a, want)
 		default:
@@ -196,12 +198,13 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 
 func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec int) {
 	member := 0
-	if n.Member != "" && slices.Contains(simdVideoOps, v.instr.Op) {
-		v.fail(v.instr.Pos, ErrUnsupported, "%s: the selector .%s of %s is not supported", v.instr.Mnemonic(), n.Member,
-			n.Name)
-		return
-	}
-	if n.Member != "" {
+	switch {
+	case n.Member != "" && o.Part:
+		if sym.Vec > 0 || !selects(v.instr.Op, n.Member, o.Dst) {
+			v.bad("operand %s: .%s does not select parts of %s", o.Name, n.Member, n.Name)
+			return
+		}
+	case n.Member != "":
 		if member = memberIndex(n.Member); member < 0 || member >= sym.Vec {
 			v.bad("operand %s: %s has no member .%s", o.Name, n.Name, n.Member)
 			return

@@ -165,6 +165,8 @@ func eachOperand(i *ptx.Instr, f func(*ptx.Name)) {
 			walk(o.Second)
 		case *ptx.Not:
 			walk(o.X)
+		case *ptx.Minus:
+			walk(o.X)
 		case *ptx.Sum:
 			walk(o.Base)
 		}

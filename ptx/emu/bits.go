@@ -104,50 +104,6 @@ func (d *decoder) dotProduct(terms, first int) execFunc {
 	})
 }
 
-// videoOps lists the operations of decodeVideo on one half or byte. That of vset is in
-// decodeVideo.
-var videoOps = map[string]func(x, y int64) int64{
-	"vadd":     func(x, y int64) int64 { return x + y },
-	"vsub":     func(x, y int64) int64 { return x - y },
-	"vavrg":    func(x, y int64) int64 { return (x + y + choose[int64](x+y >= 0, 1, 0)) >> 1 },
-	"vabsdiff": func(x, y int64) int64 { return max(x-y, y-x) },
-	"vmin":     func(x, y int64) int64 { return min(x, y) },
-	"vmax":     func(x, y int64) int64 { return max(x, y) },
-	"vset":     nil,
-}
-
-// decodeVideo decodes operations on two halves or four bytes. Without .add, the results are the
-// halves or bytes of d, and c is unused because no part is masked.
-func decodeVideo(d *decoder) execFunc {
-	d.operands()
-	signedA, signedB := d.i.Mod("atype") == "s32", d.i.Mod("btype") == "s32"
-	op, signed := d.i.Op[:len(d.i.Op)-1], d.i.Mod("dtype") == "s32"
-	width, limits := 8, choose(signed, ptx.S8, ptx.U8)
-	if d.i.Op != op+"4" {
-		width, limits = 16, choose(signed, ptx.S16, ptx.U16)
-	}
-	lo, hi := integerLimits(limits)
-	part := videoOps[op]
-	if op == "vset" {
-		holds := comparisons[d.i.Mod("cmp")]
-		part = func(x, y int64) int64 { return choose[int64](holds(x < y, x == y, x > y), 1, 0) }
-	}
-	sum, sat := d.i.Has("add"), d.i.Has("sat")
-	return op3(func(a, b, c uint32) uint32 {
-		var parts uint32
-		for at := 0; at < 32; at += width {
-			x, y := int64(element(a, at, width, signedA)), int64(element(b, at, width, signedB))
-			t := part(x, y)
-			if sat {
-				t = min(max(t, lo), int64(hi))
-			}
-			parts |= uint32(t) & (1<<width - 1) << at
-			c += uint32(t)
-		}
-		return choose(sum, c, parts)
-	})
-}
-
 // element returns a bit field of a as a number. The field has the given width and starts at bit at.
 func element(a uint32, at, width int, signed bool) int32 {
 	a <<= 32 - at - width

@@ -260,7 +260,7 @@ func (d *decoder) register(n *ptx.Name, list *[]register) uint32 {
 	sym := n.Sym
 	*list = append(*list, register{sym.Index, sym})
 	at := d.f.slots[sym.Index]
-	if n.Member != "" {
+	if n.Member != "" && sym.Vec > 0 {
 		at += uint32(memberIndex(n.Member)) * slotSize(sym.Type)
 	}
 	return at
@@ -329,6 +329,8 @@ func (d *decoder) value(arg ptx.Operand, t ptx.Type) uint32 {
 		n := negation{d.register(a.X, &d.in.reads), d.reserve(slotAlign)}
 		d.negated = append(d.negated, n)
 		return n.to
+	case *ptx.Minus:
+		return d.register(a.X, &d.in.reads) // the instruction negates it
 	case *ptx.Imm:
 		return d.constant(t, immediate(a, t))
 	case *ptx.Sum:

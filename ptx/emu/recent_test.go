@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -180,73 +179,6 @@ func TestFloatRedux(t *testing.T) {
 				t.Errorf("redux.%s of %x in lane %d is %#x, want %#x", mods, lanes, lane, g, w)
 			}
 		}
-	}
-}
-
-// TestVideo checks operations on two halves and four bytes.
-func TestVideo(t *testing.T) {
-	rng := testrand.New(t)
-	operations := map[string]func(x, y int) int{
-		"vadd": func(x, y int) int { return x + y },
-		"vsub": func(x, y int) int { return x - y },
-		"vavrg": func(x, y int) int { // rounded to the nearest, ties away from zero
-			return int(math.Round(float64(x+y) / 2))
-		},
-		"vabsdiff": func(x, y int) int { return int(math.Abs(float64(x - y))) },
-		"vmin":     func(x, y int) int { return min(x, y) },
-		"vmax":     func(x, y int) int { return max(x, y) },
-	}
-	for op, f := range operations {
-		for _, types := range []string{"u32.u32.u32", "s32.s32.s32", "u32.s32.u32", "s32.u32.s32"} {
-			for _, mode := range []string{"", ".sat", ".add"} {
-				checkVideo(t, rng, op, "."+types+mode, types[4] == 's', types[8] == 's', func(x, y, bits int) int {
-					v := f(x, y)
-					if mode == ".sat" && types[0] == 's' {
-						v = min(max(v, -1<<(bits-1)), 1<<(bits-1)-1)
-					} else if mode == ".sat" {
-						v = min(max(v, 0), 1<<bits-1)
-					}
-					return v
-				})
-			}
-		}
-	}
-	for cmp, holds := range map[string]func(x, y int) bool{
-		"eq": func(x, y int) bool { return x == y }, "ne": func(x, y int) bool { return x != y },
-		"lt": func(x, y int) bool { return x < y }, "le": func(x, y int) bool { return x <= y },
-		"gt": func(x, y int) bool { return x > y }, "ge": func(x, y int) bool { return x >= y },
-	} {
-		for _, types := range []string{"u32.u32", "s32.s32", "s32.u32"} {
-			for _, add := range []string{"", ".add"} {
-				checkVideo(t, rng, "vset", "."+types+"."+cmp+add, types[0] == 's', types[4] == 's', func(x, y, _ int) int {
-					return choose(holds(x, y), 1, 0)
-				})
-			}
-		}
-	}
-}
-
-// checkVideo compares an operation on halves and one on bytes with f.
-func checkVideo(t *testing.T, rng *rand.Rand, op, mods string, signedA, signedB bool, f func(x, y, bits int) int) {
-	for _, bits := range []int{8, 16} {
-		instruction := op + choose(bits == 8, "4", "2") + mods + " %d, %a, %b, %c"
-		check(t, rng, instruction, ptx.U32, repeat(ptx.U32, 3), func(v []uint64) uint64 {
-			part := func(w uint64, signed bool) int {
-				n := int(w) & (1<<bits - 1)
-				if signed && n >= 1<<(bits-1) {
-					n -= 1 << bits
-				}
-				return n
-			}
-			var packed uint64
-			sum := v[2]
-			for at := 0; at < 32; at += bits {
-				n := f(part(v[0]>>at, signedA), part(v[1]>>at, signedB), bits)
-				sum += uint64(n)
-				packed |= uint64(n) & (1<<bits - 1) << at
-			}
-			return choose(strings.HasSuffix(mods, ".add"), sum, packed)
-		})
 	}
 }
 

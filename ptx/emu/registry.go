@@ -53,8 +53,9 @@ func init() {
 		"tcgen05": decodeTensor,
 	}
 	for op := range videoOps {
-		registry[op+"2"], registry[op+"4"] = decodeVideo, decodeVideo
+		registry[op], registry[op+"2"], registry[op+"4"] = decodeVideo, decodeVideos, decodeVideos
 	}
+	registry["vmad"] = decodeVmad
 }
 
 // refusals lists instructions that the emulator does not support, by the prefix of the mnemonic,

@@ -38,12 +38,12 @@ func init() {
 		"abs", "add", "addc", "bfe", "bfi", "bfind", "bmsk", "brev", "clz", "cnot", "copysign", "cos", "cvt", "cvta", "div",
 		"dp2a", "dp4a", "ex2", "fma", "fns", "isspacep", "lg2", "lop3", "mad", "mad24", "madc", "max", "min", "mov", "mul",
 		"mul24", "neg", "not", "popc", "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "shf", "shl", "shr", "sin",
-		"slct", "sqrt", "sub", "subc", "szext", "tanh", "testp", "xor",
+		"slct", "sqrt", "sub", "subc", "szext", "tanh", "testp", "vmad", "xor",
 	} {
 		flows[op] = flowSpreads
 	}
 	for op := range videoOps {
-		flows[op+"2"], flows[op+"4"] = flowSpreads, flowSpreads
+		flows[op], flows[op+"2"], flows[op+"4"] = flowSpreads, flowSpreads, flowSpreads
 	}
 }
 

@@ -155,7 +155,7 @@ func (r *raceDetector) advice(f *Finding, known, warp bool) string {
 			"want a different element for each thread (check the index and the bounds), or a __syncthreads()" + note
 	case !known:
 		return " without a barrier in between: want a __syncthreads() between the two" + note
-	case f.Other.Index > f.Site.Index:
+	case f.Other.Index > f.Site.Index && f.Other.Func == f.Site.Func:
 		return fmt.Sprintf(" without a barrier in between: want a __syncthreads() after %s, before the next "+
 			"iteration of the loop reaches %s",
 			line(f.Other), line(f.Site)) + note
