@@ -78,9 +78,14 @@ const barrierForms = `
 # parallel-synchronization-and-communication-instructions-membar: orders memory accesses
 2.3 sm_20 membar.level=cta|gl|sys
 6.0 sm_70 fence{.sem=sc|acq_rel}.scope
+8.6 sm_90 fence.sem=acquire|release.scope
+8.6 sm_90 fence.sem=acquire.sync_restrict::shared::cluster.cluster
+8.6 sm_90 fence.sem=release.sync_restrict::shared::cta.cluster
 8.0 sm_90 fence.mbarrier_init.release.cluster
 7.5 sm_70 fence.proxy.kind=alias
 8.0 sm_90 fence.proxy.kind=async{.space=global|shared::cta|shared::cluster}
+8.6 sm_90 fence.proxy.kind=async::generic.sem=acquire.sync_restrict::shared::cluster.cluster
+8.6 sm_90 fence.proxy.kind=async::generic.sem=release.sync_restrict::shared::cta.cluster
 8.3 sm_90 fence.proxy.kind=tensormap::generic.release.scope
 8.3 sm_90 fence.proxy.kind=tensormap::generic.acquire.scope [a], size=128
 7.5 sm_60 membar.proxy.kind=alias

@@ -125,7 +125,7 @@ func lineNumber(s *emu.Site) int {
 // small returns a kernel with pointer %p, the thread index %t and the block index %c.
 func small(body string) string {
 	return `
-.version 8.0
+.version 8.6
 .target sm_90
 .address_size 64
 .entry k(.param .u64 pp)
@@ -221,6 +221,12 @@ func TestSmallPrograms(t *testing.T) {
 			"on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
 		{"message without fence of the reader", role + store + fence + raise + "bra on; reader: " + wait + load +
 			"on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"message with one-way fences", role + store + "fence.release.gpu;\n" + raise + "bra on; reader: " + wait +
+			"fence.acquire.gpu;\n" + load + "on: mov.u32 %r5, 0;", 2, 1, "", "", nil},
+		{"message with an acquire of the writer", role + store + "fence.acquire.gpu;\n" + raise + "bra on; reader: " + wait +
+			"fence.acquire.gpu;\n" + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"message with a release of the reader", role + store + "fence.release.gpu;\n" + raise + "bra on; reader: " + wait +
+			"fence.release.gpu;\n" + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
 		{"copy with wait and barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; " +
 			"cp.async.wait_group 0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "", "", nil},
 		{"copy without wait", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; bar.sync 0; xor.b32 %r2, " +

@@ -101,14 +101,17 @@ func (o *order) fence(f *emu.Fence) {
 		return
 	}
 	now := o.step()
-	o.fenced = true
+	releases, acquires := f.Sem != emu.Acquire, f.Sem != emu.Release
+	o.fenced = o.fenced || releases
 	lanesOf(f.Mask, func(lane int) {
 		t := f.Warp*32 + lane
-		o.fences[toBlock][t] = fenced{now, o.base, o.clocks[t]}
-		o.acquireSeen(t, toBlock)
-		if f.Scope != emu.CTA {
-			o.fences[toAll][t] = o.fences[toBlock][t]
-			o.acquireSeen(t, toAll)
+		for reach := toBlock; reach <= toAll && (reach == toBlock || f.Scope != emu.CTA); reach++ {
+			if releases {
+				o.fences[reach][t] = fenced{now, o.base, o.clocks[t]}
+			}
+			if acquires {
+				o.acquireSeen(t, reach)
+			}
 		}
 	})
 }
