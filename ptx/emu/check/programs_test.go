@@ -215,6 +215,10 @@ func TestSmallPrograms(t *testing.T) {
 		{"write of two blocks, one of the value of the host", "st.global.u32 [%p], %c;", 2, 1, "race",
 			"want a different element", nil},
 		{"atomics of two blocks", "red.global.add.u32 [%p], 1;", 2, 32, "", "", nil},
+		{"part of a word that is swapped", "ld.global.u8 %r3, [%p+2]; atom.global.cas.b32 %r4, [%p], %r3, %t;", 1, 32, "race",
+			"A stale value is harmless", nil},
+		{"bytes behind a word that is swapped", "ld.global.u8 %r3, [%p+4]; atom.global.cas.b32 %r4, [%p], %r3, %t; " +
+			"atom.global.exch.b32 %r4, [%p+4], %t;", 1, 32, "race", "error: race", nil},
 		{"message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "",
 			"", nil},
 		{"message without fence of the writer", role + store + raise + "bra on; reader: " + wait + fence + load +

@@ -26,8 +26,8 @@ import (
 
 // tolerated holds the accesses of a worker that such patterns consist of.
 type tolerated struct {
-	updates map[update]struct{}   // atomic operations
-	swapped map[variable]struct{} // variables that an atom.cas accesses
+	updates map[update]struct{} // atomic operations
+	swapped map[variable]uint64 // bytes of the variables that an atom.cas accesses
 	// plainReads holds the variables of races between plain reads and atomic operations.
 	plainReads map[key]map[variable]struct{}
 }
@@ -39,7 +39,7 @@ type update struct {
 }
 
 func newTolerated() tolerated {
-	return tolerated{updates: map[update]struct{}{}, swapped: map[variable]struct{}{},
+	return tolerated{updates: map[update]struct{}{}, swapped: map[variable]uint64{},
 		plainReads: map[key]map[variable]struct{}{}}
 }
 
@@ -50,7 +50,7 @@ func (t *tolerated) note(a *emu.Access) {
 		v := variable{a.Space, a.Addr[lane]}
 		t.updates[update{v, a.Warp*32 + lane}] = struct{}{}
 		if swaps {
-			t.swapped[v] = struct{}{}
+			t.swapped[v] = max(t.swapped[v], uint64(a.Size))
 		}
 	})
 }
@@ -139,11 +139,15 @@ func (c *Checks) tolerateReads(w *worker) {
 	}
 }
 
-// swaps reports whether an atom.cas of any block accesses v.
+// swaps reports whether an atom.cas of any block accesses v, or a variable that contains v: clang reads
+// a word, and swaps it, to swap 16 bits.
 func (c *Checks) swaps(v variable) bool {
 	for _, w := range c.workers {
-		if _, ok := w.race.swapped[v]; ok {
-			return true
+		for align := uint64(2); align <= 16; align *= 2 {
+			at := v.addr &^ (align - 1)
+			if v.addr-at < w.race.swapped[variable{v.space, at}] {
+				return true
+			}
 		}
 	}
 	return false

@@ -31,7 +31,8 @@ modules = [path.stem for path in sorted(here.glob("*_*.py"))]
 # The builds of .cu files by nvcc and clang, and the architectures of those that need more than sm_80.
 builds = {"O3": ["-O3", "-lineinfo"], "G": ["-G"]}
 clang_builds = {"clang O0": ["-O0"], "clang O3": ["-O3", "-gline-tables-only"]}
-archs = {"gemm.cu": "sm_90a", "types.cu": "sm_90a", "sync.cu": "sm_90a", "tensor.cu": "sm_100a", "narrow.cu": "sm_100a"}
+archs = {"gemm.cu": "sm_90a", "types.cu": "sm_90a", "sync.cu": "sm_90a", "tensor.cu": "sm_100a", "narrow.cu": "sm_100a",
+         "pipeline.cu": "sm_90"}
 
 
 def load():

@@ -8,6 +8,7 @@ from triton.compiler import ASTSource
 import corpus
 
 builds = {"sm_80": 80, "sm_90": 90, "sm_100": 100, "sm_120": 120}
+scratch = 1 << 16  # bytes of memory of the launcher, for tensor descriptors
 types = {"f2": "fp16", "f4": "fp32", "f8": "fp64", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64", "u1": "u8",
          "u2": "bf16", "u4": "u32", "u8": "u64"}  # of elements; bits of bfloat16 are u2 here
 
@@ -41,14 +42,14 @@ def compile(launch, build, path):
     source = ASTSource(function, kinds, constants, attrs)
     kernel = triton.compile(source, target=GPUTarget("cuda", builds[build], 32), options={"num_warps": warps})
     path.write_text(kernel.asm["ptx"])
-    if kernel.metadata.global_scratch_size:
-        raise ValueError("the kernel needs memory of the launcher")
-    return {"kernel": kernel.metadata.name, "block": 32 * warps, "smem": kernel.metadata.shared}
+    if kernel.metadata.global_scratch_size * np.prod(launch.grid) > scratch:
+        raise ValueError("the kernel needs more memory of the launcher")
+    return {"kernel": kernel.metadata.name, "block": 32 * kernel.metadata.num_warps, "smem": kernel.metadata.shared}
 
 
 def arguments(args):
     """Returns the arguments of the compiled kernel: Triton adds two pointers to memory of the launcher."""
-    return args + [np.uint64(0), np.uint64(0)]
+    return args + [corpus.Scratch(np.uint8, scratch), np.uint64(0)]
 
 
 def case(function, builds=builds):
