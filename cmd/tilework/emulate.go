@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ The files of the examples are in the folder examples/data of the repository.`,
 		names = append(names, k.String())
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.Entry, "entry", "", "the kernel to run (default: the only one in the file)")
+	fl.StringVar(&f.Entry, "entry", "", "the kernel to run, as in the PTX or in the source (default: the only one in the file)")
 	fl.StringVar(&f.Grid, "grid", "1", "blocks of the grid: 16, 16x16 or 4x4x2")
 	fl.StringVar(&f.Cluster, "cluster", "", "blocks per cluster: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
 	fl.StringVar(&f.Block, "block", "1", "threads per block: 256, 16x16 or 8x8x4")
@@ -260,6 +261,12 @@ func loadPTX(file string) (*emu.Program, error) {
 	text, err := ptx.ReadFile(file)
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case filepath.Ext(file) == ".cu":
+		return nil, fmt.Errorf("%s is CUDA C: want PTX, such as that of nvcc -ptx %s", file, file)
+	case strings.HasPrefix(text, "\x7fELF"):
+		return nil, fmt.Errorf("%s is machine code: want PTX, such as that of nvcc -ptx", file)
 	}
 	module, err := ptx.Parse(file, text)
 	if err != nil {

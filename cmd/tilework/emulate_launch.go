@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tilework/ptx"
@@ -85,8 +86,25 @@ func (f *emulateFlags) launch(file string, p *emu.Program, l *kernelLaunch, args
 	return launch, err
 }
 
+// chooseEntry returns the name of the kernel that the launch names, also as in the source code.
 func (l *kernelLaunch) chooseEntry(file string, p *emu.Program) (string, error) {
 	entries, refused := p.Entries(), p.Refused()
+	if !slices.Contains(entries, l.Entry) && refused[l.Entry] == nil {
+		var same []string
+		for _, name := range slices.Concat(entries, slices.Sorted(maps.Keys(refused))) {
+			if sourceName(name) == l.Entry {
+				same = append(same, name)
+			}
+		}
+		switch {
+		case l.Entry == "" || len(same) == 0:
+		case len(same) == 1:
+			l.Entry = same[0]
+		default:
+			return "", l.wrong("entry", fmt.Errorf("%s: %s has several kernels of this name, want one of %s", l.Entry, file,
+				strings.Join(same, ", ")))
+		}
+	}
 	if err := refused[l.Entry]; err != nil {
 		return "", l.wrong("entry", fmt.Errorf("%s: the emulator cannot run this kernel: %w", l.Entry, err))
 	}
@@ -175,6 +193,23 @@ func (f *emulateFlags) namedMemory(name string) (kernelArg, error) {
 	return a, nil
 }
 
+// sourceName returns the name of a C++ function that the compiler has mangled, without its namespaces:
+// scale for _Z5scaleIfEvPT_i, and for _ZN4math5scaleEPfi.
+func sourceName(mangled string) string {
+	name := ""
+	rest, ok := strings.CutPrefix(mangled, "_Z")
+	rest = strings.TrimLeft(rest, "LN") // static, and in a namespace
+	for ok {
+		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+		n, err := strconv.Atoi(rest[:digits])
+		if err != nil || digits+n > len(rest) {
+			break
+		}
+		name, rest = rest[digits:digits+n], rest[digits+n:]
+	}
+	return name
+}
+
 // maxScript is the maximal size of a script in bytes.
 const maxScript = 1 << 20
 
@@ -248,8 +283,15 @@ func decodeStrictly(text []byte, v any) error {
 		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:syntax.Offset], []byte("\n")), syntax)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the JSON ends early: want an object")
-	case err != nil:
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	case err != nil: // an unknown field
+		t := reflect.TypeOf(v).Elem()
+		var fields []string
+		for i := range t.NumField() {
+			if name := t.Field(i).Tag.Get("json"); name != "" {
+				fields = append(fields, name)
+			}
+		}
+		return fmt.Errorf("%s: want %s", strings.TrimPrefix(err.Error(), "json: "), strings.Join(fields, ", "))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the JSON object: want only the object")

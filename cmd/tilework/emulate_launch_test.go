@@ -103,7 +103,7 @@ func TestEmulateScriptErrors(t *testing.T) {
 	columnsFolder(t)
 	for _, test := range []struct{ from, to, want string }{
 		{`"grid": "2x256"`, `"grid": "2x"`, "s.json: launch 2: grid 2x: "},
-		{`"grid": "2x256"`, `"grids": "2"`, `s.json: launch 2: unknown field "grids"`},
+		{`"grid": "2x256"`, `"grids": "2"`, `s.json: launch 2: unknown field "grids": want entry, grid, block, cluster, smem, args`},
 		{`"grid": "2x256"`, `"grid": 2`, `s.json: launch 2: field grid is a JSON number: want a string, such as "16"`},
 		{`"args": ["memory:x", "memory:sums", "u32:256"]`, `"args": "u32:256"`,
 			"s.json: launch 1: field args is a JSON string: want a list"},
@@ -121,7 +121,7 @@ func TestEmulateScriptErrors(t *testing.T) {
 		{`"a.npy"`, `"u32:5"`, "s.json: memory x: u32:5: want a file, out:TYPE:MxN:FILE"},
 		{`"scratch:f32:512"`, `"scratch:f31:512"`, "s.json: memory sums: scratch:f31:512: want scratch:TYPE:SIZE"},
 		{`"scratch:f32:512"`, `"inout:a.npy:a.npy"`, "s.json: memory x: a.npy: other memory has the same file"},
-		{`"launches"`, `"launch"`, `s.json: unknown field "launch"`},
+		{`"launches"`, `"launch"`, `s.json: unknown field "launch": want memory, launches`},
 		{`"launches": [`, `"launches": [ [`, "s.json: line "},
 		{"\n}\n", "\n} {}\n", "s.json: something follows the JSON object"},
 		{"\n}\n", "\n", "s.json: the JSON ends early"},

@@ -132,6 +132,11 @@ func TestEmulateErrors(t *testing.T) {
 	if err := os.WriteFile("loop.ptx", []byte(endless), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	for name, text := range map[string]string{"kernel.cu": "#include <cuda.h>", "kernel.cubin": "\x7fELF\x02"} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4),
 		matio.WriteOptions{Replace: true}); err != nil {
 		t.Fatal(err)
@@ -151,11 +156,15 @@ func TestEmulateErrors(t *testing.T) {
 			"found 2 (matmul.ptx, a.npy): want the kernel's arguments as --arg, such as tilework emulate"},
 		{"emulate missing.ptx", "missing.ptx: no such file"},
 		{"emulate a.npy", "a.npy:1:1"},
+		{"emulate kernel.cu", "kernel.cu is CUDA C: want PTX, such as that of nvcc -ptx kernel.cu"},
+		{"emulate kernel.cubin", "kernel.cubin is machine code: want PTX"},
 		{"emulate empty.ptx", "no kernel"},
 		{"emulate matmul.ptx", "has 5 kernels: want --entry with one of"},
 		{"emulate empty.ptx --entry foo", "no kernel"},
 		{"emulate matmul.ptx --entry foo", "--entry foo: matmul.ptx has no such kernel, want _Z5naive"},
 		{"emulate matmul.ptx --entry _Z5naivePKfS0_Pfii", `(did you mean "_Z5naivePKfS0_Pfiii"?)`},
+		{"emulate matmul.ptx --entry naive", "kernel _Z5naivePKfS0_Pfiii has 6 parameters, found 0"},
+		{"emulate matmul.ptx --entry tiled", "--entry tiled: matmul.ptx has several kernels of this name, want one of _Z5tiled"},
 		{tiled, "has 6 parameters, found 0 --arg: want one for each, such as " + exampleOfTiled},
 		{tiled + "--arg a.npy --arg b.npy", "has 6 parameters, found 2 --arg: want one for each, such as " + exampleOfTiled},
 		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48",

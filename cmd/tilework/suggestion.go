@@ -7,7 +7,7 @@ import "fmt"
 func suggestion(typed string, names []string) string {
 	best, near := "", 1+len(typed)/4 // at most one mistake, and one more for every 4 letters
 	for _, name := range names {
-		if d := distance(typed, name); d <= near {
+		if d := distance(typed, name); d <= near && d < len(typed) {
 			best, near = name, d-1
 		}
 	}

@@ -387,6 +387,7 @@ func (w *warp) raiseFault(in *inst, ac *access, mask uint32) {
 // raise reports f to the observers and ends the launch unless one of them continues it.
 func (w *warp) raise(f *Fault) {
 	f.Block, f.Thread = w.block.index, w.thread(firstLane(f.Mask))
+	f.Dynamic = f.Space == ptx.Shared && w.block.run.dynamic
 	resume := false
 	for _, hook := range w.block.fault {
 		resume = hook(f) || resume

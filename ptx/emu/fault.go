@@ -51,7 +51,10 @@ type Fault struct {
 	Block     Dim3
 	Thread    Dim3   // of the first lane
 	FirstAddr uint64 // of the first lane
-	Detail    string // location: "4 bytes past the end of the allocation of 1,024 bytes at 0x…"
+	// Dynamic reports whether the access is to shared memory, and the kernel has an array there whose
+	// size the launch sets.
+	Dynamic bool
+	Detail  string // location: "4 bytes past the end of the allocation of 1,024 bytes at 0x…"
 }
 
 func (f *Fault) Error() string {

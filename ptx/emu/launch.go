@@ -96,6 +96,7 @@ type run struct {
 	// shared memory.
 	address    []uint64
 	sharedSize int
+	dynamic    bool   // the kernel has arrays in dynamic shared memory
 	reserved   uint64 // bytes of sharedSize, at its end, that are not the kernel's
 	localSize  int
 	cluster    Dim3 // blocks of a cluster
@@ -287,7 +288,7 @@ func (r *run) placeShared() error {
 			size += uint64(v.Size())
 		}
 	}
-	if len(dynamic) > 0 {
+	if r.dynamic = len(dynamic) > 0; r.dynamic {
 		size = alignUp(size, dynamicAlign)
 	}
 	for _, v := range dynamic {

@@ -22,7 +22,11 @@ func (w *worker) fault(f *emu.Fault) bool {
 		}
 		switch f.Kind {
 		case emu.OutOfBounds:
-			g.Message += detail + ": want a bounds check such as `if (row < M && col < N)`, or another index"
+			g.Message += detail + ": want "
+			if f.Dynamic {
+				g.Message += "more dynamic shared memory for the launch (--smem, or the third number in <<<…>>>), "
+			}
+			g.Message += "a bounds check such as `if (row < M && col < N)`, or another index"
 		case emu.Misaligned:
 			g.Message += fmt.Sprintf(": want a multiple of %d", f.Size)
 			if strings.Contains(f.Site.Opcode, ".v") {
