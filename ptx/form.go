@@ -39,7 +39,7 @@ import (
 //	d|p, d{|p} two results, the second a predicate. p_ is p, or the sink; d or p is a register
 //	!a:pred    a predicate that can be negated with !
 //	-a         a register that can be negated with -
-//	a@         a register, of which a part can be selected as in a.b0
+//	a@         a register or a part of it, as in a.b0
 //	[a]        an address in the state space of the slot space, generic without that slot
 //	[a:shared] an address in the given state space, or in tensor memory
 //	[a:global, c*dim]  the address of a tensor map, and coordinates

@@ -53,8 +53,8 @@ type Decl interface{ decl() }
 // *Pragma, *Block or *Comment.
 type Stmt interface{ stmt() }
 
-// Operand is an operand of an instruction: *Name, *Imm, *Vector, *Addr, *Sum, *Pair, *Not, *Minus, *Args
-// or *Sink.
+// Operand is an operand of an instruction: *Name, *Imm, *Vector, *Addr, *Sum, *Pair, *Not, *Minus,
+// *Args or *Sink.
 type Operand interface{ operand() }
 
 // Func is a kernel (.entry) or a device function (.func).

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Current GPUs compute video instructions in software. clang emits those on two halves and four bytes
-// for __vadd4 and its like.
+// Current GPUs compute video instructions in software. clang emits those on two halves and four
+// bytes for __vadd4 and its like.
 
 // simdVideoOps lists the video instructions on two halves or four bytes.
 var simdVideoOps = strings.Fields(
@@ -38,7 +38,8 @@ func videoForms() string {
 	for _, row := range []struct{ ops, section, mods, doc string }{
 		{"vadd vsub vabsdiff vmin vmax", "vadd-vsub-vabsdiff-vmin-vmax", "dtype=int32.atype=int32.btype=int32{.sat}",
 			"the operation on parts of a and b"},
-		{"vshl vshr", "vshl-vshr", "dtype=int32.atype=int32.btype=u32{.sat}.mode=clamp|wrap", "a part of a shifted by one of b"},
+		{"vshl vshr", "vshl-vshr", "dtype=int32.atype=int32.btype=u32{.sat}.mode=clamp|wrap",
+			"a part of a shifted by one of b"},
 		{"vset", "vset", "atype=int32.btype=int32.cmp=eq|ne|lt|le|gt|ge", "whether a part of a compares with one of b"},
 	} {
 		dtype := "dtype"
@@ -61,16 +62,16 @@ func videoForms() string {
 `
 }
 
-// videoSelectors matches the selectors of the halves and bytes of video instructions: of results, which
-// are masks in those on several halves or bytes, and of operands.
+// videoSelectors matches the selectors of the halves and bytes of video instructions: of results,
+// which are masks in those on several halves or bytes, and of operands.
 var videoSelectors = map[string][2]*regexp.Regexp{
 	"":  {regexp.MustCompile("^(b[0-3]|h[01])$"), regexp.MustCompile("^(b[0-3]|h[01])$")},
 	"2": {regexp.MustCompile("^h(0|1|10)$"), regexp.MustCompile("^h[0-3]{2}$")},
 	"4": {regexp.MustCompile("^b(3?2?1?0|3?2?1|3?2|3)$"), regexp.MustCompile("^b[0-7]{4}$")},
 }
 
-// selects reports whether a video instruction has a selector of halves or bytes, for its result or for
-// an operand.
+// selects reports whether a video instruction has a selector of halves or bytes, for its result or
+// for an operand.
 func selects(op, selector string, result bool) bool {
 	parts := strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz")
 	return videoSelectors[parts][map[bool]int{true: 0, false: 1}[result]].MatchString(selector)

@@ -43,14 +43,15 @@ type TensorMap struct {
 	// Lower and Upper are the corners of the filter's positions in im2col mode, in all dimensions but
 	// the first and the last. A position is at least Lower, and less than Dims plus Upper.
 	Lower, Upper []int
-	// Interleave is 16 or 32 for a tensor whose channels are in slices of as many bytes, or 0. Dims,
-	// Strides, Box, Steps and the coordinates of copies count slices then, as measured on a Hopper GPU:
-	// the dimensions of NC/8HWC8, with 8 channels of 2 bytes in a slice, are W, H, C/8 and N. The tensor
-	// has at least 3 dimensions. 32 requires an address and strides that are multiples of 32, and a
-	// swizzle of 32. The emulator does not support such a tensor in im2col mode.
+	// Interleave is 16 or 32 for a tensor whose channels are in slices of as many bytes, or 0.
+	// Dims, Box, Steps and the coordinates of copies count slices then, as measured on a
+	// Hopper GPU: the dimensions of NC/8HWC8, with 8 channels of 2 bytes in a slice, are W, H, C/8
+	// and N. The tensor has at least 3 dimensions. 32 requires an address and strides that are
+	// multiples of 32, and a swizzle of 32. The emulator does not support such a tensor in im2col
+	// mode.
 	Interleave int
-	// FillNaN fills the outside part of a load with NaNs instead of zeros: with 0x7ff7 in each 2 bytes,
-	// as measured on a Hopper GPU. The elements are floating-point numbers.
+	// FillNaN fills the outside part of a load with NaNs instead of zeros: with 0x7ff7 in each 2
+	// bytes, as measured on a Hopper GPU. The elements are floating-point numbers.
 	FillNaN bool
 }
 

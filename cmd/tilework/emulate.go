@@ -109,7 +109,8 @@ The files of the examples are in the folder examples/data of the repository.`,
 		names = append(names, k.String())
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.Entry, "entry", "", "the kernel to run, as in the PTX or in the source (default: the only one in the file)")
+	fl.StringVar(&f.Entry, "entry", "",
+		"the kernel to run, as in the PTX or in the source (default: the only one in the file)")
 	fl.StringVar(&f.Grid, "grid", "1", "blocks of the grid: 16, 16x16 or 4x4x2")
 	fl.StringVar(&f.Cluster, "cluster", "", "blocks per cluster: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
 	fl.StringVar(&f.Block, "block", "1", "threads per block: 256, 16x16 or 8x8x4")

@@ -193,8 +193,8 @@ func (f *emulateFlags) namedMemory(name string) (kernelArg, error) {
 	return a, nil
 }
 
-// sourceName returns the name of a C++ function that the compiler has mangled, without its namespaces:
-// scale for _Z5scaleIfEvPT_i, and for _ZN4math5scaleEPfi.
+// sourceName returns the name of a C++ function that the compiler has mangled, without its
+// namespaces: scale for _Z5scaleIfEvPT_i, and for _ZN4math5scaleEPfi.
 func sourceName(mangled string) string {
 	name := ""
 	rest, ok := strings.CutPrefix(mangled, "_Z")

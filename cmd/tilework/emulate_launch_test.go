@@ -103,7 +103,8 @@ func TestEmulateScriptErrors(t *testing.T) {
 	columnsFolder(t)
 	for _, test := range []struct{ from, to, want string }{
 		{`"grid": "2x256"`, `"grid": "2x"`, "s.json: launch 2: grid 2x: "},
-		{`"grid": "2x256"`, `"grids": "2"`, `s.json: launch 2: unknown field "grids": want entry, grid, block, cluster, smem, args`},
+		{`"grid": "2x256"`, `"grids": "2"`,
+			`s.json: launch 2: unknown field "grids": want entry, grid, block, cluster, smem, args`},
 		{`"grid": "2x256"`, `"grid": 2`, `s.json: launch 2: field grid is a JSON number: want a string, such as "16"`},
 		{`"args": ["memory:x", "memory:sums", "u32:256"]`, `"args": "u32:256"`,
 			"s.json: launch 1: field args is a JSON string: want a list"},

@@ -77,8 +77,8 @@ func (d *decoder) atomic(k int) execFunc {
 	}
 }
 
-// wideAtomics makes atomic operations on 128 bits atomic among the host threads. Go has none of this
-// width.
+// wideAtomics makes atomic operations on 128 bits atomic among the host threads. Go has none of
+// this width.
 var wideAtomics sync.Mutex
 
 // atomicWide decodes exch and cas of 128 bits.

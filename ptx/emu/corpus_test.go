@@ -218,6 +218,9 @@ func TestUnsupportedInstructions(t *testing.T) {
 		{kernel(".reg .b32 %r;\nmov.u32 %r, %pm0;"), "special register %pm0"},
 		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n",
 			"function f, which is declared but not defined,"},
+		{head + ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2 ();\n" +
+			".entry k () {\n.reg .b64 %a;\ncall (%a), __cudaCDP2GetParameterBufferV2;\nret;\n}\n",
+			"dynamic parallelism: function __cudaCDP2GetParameterBufferV2, which is declared but not defined,"},
 		{strings.Replace(kernel(""), "64", "32", 1), "address size 32 is not supported"},
 	} {
 		m, err := ptx.Parse("x.ptx", c.text)

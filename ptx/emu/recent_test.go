@@ -215,8 +215,8 @@ func TestReservedRegisters(t *testing.T) {
 	}
 }
 
-// TestWideAtomics has the threads of several blocks count in the low half of 128 bits, and add up their
-// numbers in the high half.
+// TestWideAtomics has the threads of several blocks count in the low half of 128 bits, and add up
+// their numbers in the high half.
 func TestWideAtomics(t *testing.T) {
 	got, _, err := runBody(t, `
 	.reg .b128 %was, %now, %old; .reg .b64 %a, %b, %c, %d, %v; .reg .pred %q;

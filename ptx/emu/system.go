@@ -19,11 +19,23 @@ var deviceFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (r
 	"free":         deviceFree,
 }
 
+// featureOf returns the feature of a function of the CUDA driver, for an error message.
+func featureOf(name string) string {
+	switch {
+	case strings.HasPrefix(name, "__cudaCDP"), strings.HasPrefix(name, "cudaLaunchDevice"),
+		strings.HasPrefix(name, "cudaGetParameterBuffer"):
+		return "dynamic parallelism: "
+	case strings.HasPrefix(name, "cudaCG"):
+		return "cooperative groups of the device runtime: "
+	}
+	return ""
+}
+
 // deviceCall decodes a call of a function that is declared but not defined.
 func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) execFunc {
 	exec := deviceFuncs[callee.Name]
 	if exec == nil {
-		d.fail(unsupported(d.i.Pos, "function %s, which is declared but not defined,", callee.Name))
+		d.fail(unsupported(d.i.Pos, "%sfunction %s, which is declared but not defined,", featureOf(callee.Name), callee.Name))
 		return nil
 	}
 	c := &call{fn: callee}

@@ -110,8 +110,8 @@ func checkIm2col(m *ptx.TensorMap, coords, offsets []int) error {
 	return nil
 }
 
-// outsideNaN is what a TMA load with FillNaN writes for each 2 bytes outside of the tensor, for all
-// element types, as measured on an H100.
+// outsideNaN holds 2 bytes outside of the tensor as a TMA load with FillNaN writes them, for all
+// element types, as measured on a Hopper GPU.
 var outsideNaN = []byte{0xf7, 0x7f}
 
 // clip returns the elements of a range that are inside an array of dim elements. The range has n

@@ -31,8 +31,8 @@ func (p part) of(v uint32) int64 {
 	return choose(p.signed, int64(n), int64(uint32(n)))
 }
 
-// partOf returns the part that argument k of a scalar video instruction selects, such as .b2 or .h1. typ
-// is the slot of its type.
+// partOf returns the part that argument k of a scalar video instruction selects, such as .b2 or
+// .h1. typ is the slot of its type.
 func (d *decoder) partOf(k int, typ string) part {
 	p := part{width: 32, signed: d.i.Mod(typ) == "s32"}
 	arg := d.i.Args[k]
@@ -137,9 +137,9 @@ func decodeVmad(d *decoder) execFunc {
 	})
 }
 
-// decodeVideos decodes operations on two halves or four bytes. The selectors of a and b count the parts
-// of a and then those of b. That of d is a mask of the parts of the result; the others are those of c
-// or, with .add, do not count.
+// decodeVideos decodes operations on two halves or four bytes. The selectors of a and b count the
+// parts of a and then those of b. That of d is a mask of the parts of the result; the others are
+// those of c or, with .add, do not count.
 func decodeVideos(d *decoder) execFunc {
 	d.operands()
 	last := len(d.i.Op) - 1

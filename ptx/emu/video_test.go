@@ -144,8 +144,8 @@ func clamped(n *big.Int, bits uint, signed bool) *big.Int {
 	return n
 }
 
-// TestScalarVideo checks operations on two parts of registers, with saturation, secondary operations
-// and results that are merged into c.
+// TestScalarVideo checks operations on two parts of registers, with saturation, secondary
+// operations and results that are merged into c.
 func TestScalarVideo(t *testing.T) {
 	rng := testrand.New(t)
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
@@ -233,8 +233,8 @@ func TestVmad(t *testing.T) {
 				one, sign = ".po", "+++"
 			}
 			minus := func(k int) string { return strings.Trim(sign[k:k+1], "+") }
-			text := fmt.Sprintf("vmad.%s.%s.%s%s%s%s %%d, %s%%a%s, %s%%b%s, %s%%c", pick("u32", "s32"), atype, btype, one, sat, scale,
-				minus(0), from, minus(1), by, minus(2))
+			text := fmt.Sprintf("vmad.%s.%s.%s%s%s%s %%d, %s%%a%s, %s%%b%s, %s%%c", pick("u32", "s32"), atype, btype, one,
+				sat, scale, minus(0), from, minus(1), by, minus(2))
 			negative, subtracts := sign[0] != sign[1], sign[2] == '-'
 			signed := atype == "s32" || btype == "s32" || negative || subtracts
 			check(t, rng, text, ptx.U32, repeat(ptx.U32, 3), func(v []uint64) uint64 {

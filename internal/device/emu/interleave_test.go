@@ -13,8 +13,8 @@ import (
 )
 
 // interleavedBoxes lists loads of boxes with interleaved slices. pieces are the numbers, in global
-// memory, of the first pieces of 16 bytes that a Hopper GPU wrote to shared memory: more than a row of
-// the box.
+// memory, of the first pieces of 16 bytes that a Hopper GPU wrote to shared memory: more than a row
+// of the box.
 var interleavedBoxes = []struct {
 	slice, row int
 	strides    []int
@@ -26,8 +26,10 @@ var interleavedBoxes = []struct {
 	{16, 16, []int{16, 64, 384}, "25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 26 27 28 29 30 31 32 33"},
 	{32, 16, []int{128, 384, 768}, "56 57 58 59 60 61 62 63 65 64 67 66 69 68 71 70 72 73 74 75 76 77 78 79"},
 	{32, 16, []int{32, 128, 768}, "50 51 52 53 54 55 56 57 59 58 61 60 63 62 65 64 66 67 68 69 70 71 72 73"},
-	{32, 32, []int{128, 384, 768}, "56 57 58 59 60 61 62 63 65 64 67 66 69 68 71 70 72 73 74 75 76 77 78 79 81 80 83 82 85 84 87 86 88 89 90 91 92 93 94 95 97 96 99 98 101 100 103 102"},
-	{32, 32, []int{32, 128, 768}, "50 51 52 53 54 55 56 57 59 58 61 60 63 62 65 64 66 67 68 69 70 71 72 73 75 74 77 76 79 78 81 80 82 83 84 85 86 87 88 89 91 90 93 92 95 94 97 96"},
+	{32, 32, []int{128, 384, 768}, "56 57 58 59 60 61 62 63 65 64 67 66 69 68 71 70 72 73 74 75 76 77 78 79 " +
+		"81 80 83 82 85 84 87 86 88 89 90 91 92 93 94 95 97 96 99 98 101 100 103 102"},
+	{32, 32, []int{32, 128, 768}, "50 51 52 53 54 55 56 57 59 58 61 60 63 62 65 64 66 67 68 69 70 71 72 73 " +
+		"75 74 77 76 79 78 81 80 82 83 84 85 86 87 88 89 91 90 93 92 95 94 97 96"},
 }
 
 // TestInterleavedSlices checks where the slices of interleaved tensors are in shared memory, in the

@@ -15,8 +15,8 @@ import (
 //   - Threads or bulk copies write the same value to the same bytes. Whichever write is last, the
 //     value is the same.
 //   - Lanes of one store write numbers to the same bytes that differ by rounding. Each lane of a
-//     butterfly of shuffles has the same sum, unless the compiler fuses a multiplication into the first
-//     addition, as Triton does.
+//     butterfly of shuffles has the same sum, unless the compiler fuses a multiplication into the
+//     first addition, as Triton does.
 //   - A thread reads a variable without an atomic operation and passes the value to atom.cas, which
 //     fails if the value is stale.
 //   - A thread that has updated a variable by an atomic operation writes it later, such as the
@@ -98,8 +98,8 @@ func toleratedWrite(p, e epoch) string {
 // computation in another order.
 const mostRounded = 0x1p-14
 
-// roundedApart reports whether x and y are float32 or float64 numbers that differ by rounding. Small
-// integers and addresses are not, because their bits are those of subnormal numbers.
+// roundedApart reports whether x and y are float32 or float64 numbers that differ by rounding.
+// Small integers and addresses are not, because their bits are those of subnormal numbers.
 func roundedApart(x, y []byte) bool {
 	var a, b, least float64
 	switch {
@@ -139,8 +139,8 @@ func (c *Checks) tolerateReads(w *worker) {
 	}
 }
 
-// swaps reports whether an atom.cas of any block accesses v, or a variable that contains v: clang reads
-// a word, and swaps it, to swap 16 bits.
+// swaps reports whether an atom.cas of any block accesses v, or a variable that contains v: clang
+// reads a word, and swaps it, to swap 16 bits.
 func (c *Checks) swaps(v variable) bool {
 	for _, w := range c.workers {
 		for align := uint64(2); align <= 16; align *= 2 {

@@ -58,7 +58,7 @@ func (u *uninit) undefined(e *emu.Undefined) {
 			what = fmt.Sprintf("%s %s, which no instruction has written", reader, place(ptx.Tensor, c.Addr, nil))
 			want = "want tcgen05.st or a tcgen05.mma that does not add to D first"
 		case unfinishedLoad:
-			f.Severity = Advice // Triton has LLVM move the wait behind the use
+			f.Severity = Advice // in Triton's kernels, LLVM moves the wait after the use
 			what = fmt.Sprintf("thread %v loads register %s from tensor memory", f.Thread, c.Register)
 			want = "the manual requires a tcgen05.wait::ld between them, although the code of NVIDIA's assembler waits " +
 				"for the register"
