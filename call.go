@@ -15,9 +15,21 @@ import (
 // the stack it would escape on every call.
 type call struct {
 	config
-	// product has the factors and the options. It has the layouts of A, B and C (of a device batch,
-	// of its first matrices) and their memory if they are matrices on the host.
-	product dispatch.Product
+	layouts [gemm.C + 1]gemm.Layout // of A, B and C; of a device batch, of its first matrices
+	memory  [gemm.C + 1][]byte      // their memory if they are matrices on the host
+	product *planned                // with the factors and the options; one of plans
+	plans   [8]planned
+}
+
+// planned is a product of an earlier call, or of the current one. Planning a product of 64³ takes a
+// thirtieth of its time, so a call keeps the plans of small products for calls with equal operands.
+type planned struct {
+	// kept reports whether the product is planned for all calls with these layouts, as the caller
+	// gives them, these settings, no other options, and the factors of the product.
+	kept     bool
+	layouts  [gemm.C + 1]gemm.Layout
+	settings settings
+	dispatch.Product
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -25,19 +37,45 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 // newCall returns the call for a product. Release it in the end.
 func newCall[T, R dtype.Element](alpha float64, a, b Operand[T], beta float64, c Operand[R], opts []Option) *call {
 	k := calls.Get().(*call)
-	problem, memory := &k.product.Problem, &k.product.Buffers
-	k.apply(&k.product.Request, opts)
-	problem.Alpha, problem.Beta = complex(alpha, 0), complex(beta, 0)
-	giveProduct(&k.config, gemm.A, a, &problem.Layouts[gemm.A], &memory[gemm.A])
-	giveProduct(&k.config, gemm.B, b, &problem.Layouts[gemm.B], &memory[gemm.B])
-	giveProduct(&k.config, gemm.C, c, &problem.Layouts[gemm.C], &memory[gemm.C])
+	k.apply(opts)
+	giveProduct(&k.config, gemm.A, a, &k.layouts[gemm.A], &k.memory[gemm.A])
+	giveProduct(&k.config, gemm.B, b, &k.layouts[gemm.B], &k.memory[gemm.B])
+	giveProduct(&k.config, gemm.C, c, &k.layouts[gemm.C], &k.memory[gemm.C])
+	k.selectProduct(complex(alpha, 0), complex(beta, 0))
 	return k
+}
+
+// selectProduct sets the product of the call, with the plan of an equal one if that was kept. It
+// may replace the plan of another one, which hash selects.
+func (k *call) selectProduct(alpha, beta complex128) {
+	a, b := &k.layouts[gemm.A], &k.layouts[gemm.B]
+	const odd = 0x9e3779b97f4a7c15
+	hash := ((uint64(a.Rows)*odd^uint64(a.Cols))*odd ^ uint64(b.Cols)) * odd
+	p := &k.plans[hash>>32%uint64(len(k.plans))]
+	k.product = p
+	problem := &p.Problem
+	if p.kept = p.kept && problem.Alpha == alpha && problem.Beta == beta && p.layouts == k.layouts &&
+		p.settings == k.settings && k.isPlain() && p.Holds(); !p.kept {
+		p.Reset()
+		k.request(&p.Request)
+		problem.Alpha, problem.Beta = alpha, beta
+		copy(problem.Layouts[:], k.layouts[:])
+	}
+	p.setMemory(k.memory[gemm.A], k.memory[gemm.B], k.memory[gemm.C])
+}
+
+func (p *planned) setMemory(a, b, c []byte) {
+	p.Buffers[gemm.A], p.Buffers[gemm.B], p.Buffers[gemm.C] = a, b, c
 }
 
 // release returns the call to the pool, without its references to the caller's memory.
 func (k *call) release() {
 	k.reset()
-	k.product.Reset()
+	if k.memory = [gemm.C + 1][]byte{}; k.product.kept {
+		k.product.setMemory(nil, nil, nil)
+	} else {
+		k.product.Reset()
+	}
 	calls.Put(k)
 }
 

@@ -11,11 +11,11 @@ import (
 
 // resident returns the product of operands on a device as package resident takes it.
 func (k *call) resident() (*resident.Product, error) {
-	d, of, request := k.device(), &k.product.Problem, &k.product.Request
-	switch asked := request.Device; {
+	d, of := k.device(), &k.product.Problem
+	switch asked := k.settings.device; {
 	case asked.Kind != backend.Auto && asked.String() != d.String():
 		return nil, fmt.Errorf("%w: device %v for matrices on %v", ErrUnsupported, asked, d)
-	case request.GPUMemory != 0:
+	case k.gpuMemory != 0:
 		return nil, fmt.Errorf("%w: a limit of GPU memory for matrices on device %v", ErrUnsupported, d)
 	case k.tile != nil:
 		return nil, fmt.Errorf("%w: a function for the tiles of matrices on device %v: only the CPU runs it", ErrUnsupported,
@@ -30,8 +30,7 @@ func (k *call) resident() (*resident.Product, error) {
 	}
 	p := &resident.Product{
 		Alpha: of.Alpha, Beta: of.Beta, Epilogue: k.epilogue,
-		Kernel: request.Kernel, Precision: k.precision, RowInvariant: k.rowInvariant, Verify: request.Verify,
-		Within: request.Within,
+		Kernel: k.kernel, Precision: k.precision, RowInvariant: k.rowInvariant, Verify: k.verify, Within: k.within,
 	}
 	for s := k.given; s != 0; s &= s - 1 {
 		x := &k.arguments[s.first()]

@@ -61,8 +61,21 @@ func (c *config) plan(p *dispatch.Product) error {
 
 // planProduct plans a single product.
 func (k *call) planProduct() error {
-	k.product.Packed = k.arguments[gemm.B].packed
-	return k.plan(&k.product)
+	p := k.product
+	if p.kept {
+		if k.layouts[gemm.C].Trans {
+			p.Buffers[gemm.A], p.Buffers[gemm.B] = p.Buffers[gemm.B], p.Buffers[gemm.A]
+		}
+		return nil
+	}
+	p.Packed = k.arguments[gemm.B].packed
+	if err := k.plan(&p.Product); err != nil {
+		return err
+	}
+	if p.kept = k.isPlain() && p.IsRepeatable(); p.kept {
+		p.layouts, p.settings = k.layouts, k.settings
+	}
+	return nil
 }
 
 // planBatch plans the products of a batch.
@@ -129,7 +142,7 @@ func (k *call) planGroup(p *dispatch.Product, start, end int, b *argument) error
 			a.layout, a.host = rowsOf(a.layout, a.host, start, end)
 		}
 	}
-	whole := &k.product
+	whole := k.product
 	p.Request = whole.Request
 	for _, o := range []gemm.Operand{gemm.A, gemm.C} {
 		p.Problem.Layouts[o], p.Buffers[o] = rowsOf(whole.Problem.Layouts[o], whole.Buffers[o], start, end)

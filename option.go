@@ -17,7 +17,8 @@ type Option func(*config)
 
 // config is the sum of a call's options.
 type config struct {
-	request   *dispatch.Request // the settings of the execution
+	settings
+	progress  func(done, total int64)
 	epilogue  gemm.Epilogue
 	precision gemm.Precision
 	// rowInvariant is set by [WithRowInvariance].
@@ -31,12 +32,32 @@ type config struct {
 	err       error // of the first invalid option
 }
 
-// apply applies opts to c, and to r, which must be zero.
-func (c *config) apply(r *dispatch.Request, opts []Option) {
-	c.request = r
+// settings are the options that name or bound something: those of a [dispatch.Request].
+type settings struct {
+	device             backend.Device
+	kernel             string
+	threads, gpuMemory int
+	verify             bool
+	within             float64
+}
+
+// request sets the settings of r, which must be zero.
+func (c *config) request(r *dispatch.Request) {
+	r.Device, r.Kernel, r.Threads, r.GPUMemory = c.device, c.kernel, c.threads, c.gpuMemory
+	r.Verify, r.Within, r.Progress = c.verify, c.within, c.progress
+}
+
+// apply applies opts to c.
+func (c *config) apply(opts []Option) {
 	for _, o := range opts {
 		o(c)
 	}
+}
+
+// isPlain reports whether the options are settings alone, and the operands matrices on the host.
+func (c *config) isPlain() bool {
+	return c.given == 0 && c.err == nil && c.tile == nil && c.progress == nil && !c.rowInvariant &&
+		c.precision == gemm.Native && c.epilogue == (gemm.Epilogue{})
 }
 
 // reset clears the config. It clears only the arguments that were given, as clearing all of them
@@ -45,8 +66,8 @@ func (c *config) reset() {
 	for s := c.given; s != 0; s &= s - 1 {
 		c.arguments[s.first()] = argument{}
 	}
-	c.request, c.epilogue, c.precision, c.rowInvariant, c.tile, c.given, c.err = nil, gemm.Epilogue{}, gemm.Native, false,
-		nil, 0, nil
+	c.settings, c.progress, c.epilogue, c.precision, c.rowInvariant = settings{}, nil, gemm.Epilogue{}, gemm.Native, false
+	c.tile, c.given, c.err = nil, 0, nil
 }
 
 func (c *config) fail(err error) {
@@ -106,13 +127,13 @@ func WithDevice(name string, memory ...int) Option {
 	}
 	return func(c *config) {
 		c.fail(err)
-		c.request.Device, c.request.GPUMemory = d, limit
+		c.device, c.gpuMemory = d, limit
 	}
 }
 
 // WithKernel selects the kernel by a name that machine.Kernels of tilework/machine lists. On a GPU
 // the name may end with a tile: "tiled:16".
-func WithKernel(name string) Option { return func(c *config) { c.request.Kernel = name } }
+func WithKernel(name string) Option { return func(c *config) { c.kernel = name } }
 
 // WithThreads bounds the number of goroutines that compute at once on the CPU, the caller included.
 // The default and the maximum is GOMAXPROCS. 0 selects the default; a negative number is
@@ -120,7 +141,7 @@ func WithKernel(name string) Option { return func(c *config) { c.request.Kernel 
 func WithThreads(n int) Option {
 	return func(c *config) {
 		c.fail(dispatch.CheckThreads(n))
-		c.request.Threads = n
+		c.threads = n
 	}
 }
 
@@ -138,10 +159,10 @@ func WithThreads(n int) Option {
 // of rows and columns and a residual are ErrUnsupported there.
 func WithVerify(within ...float64) Option {
 	return func(c *config) {
-		c.request.Verify = true
+		c.verify = true
 		switch {
 		case len(within) == 1 && within[0] > 0:
-			c.request.Within = within[0]
+			c.within = within[0]
 		case len(within) > 0:
 			c.fail(fmt.Errorf("%w: verification within %v of a row's norm, want one positive number", ErrUnsupported, within))
 		}
@@ -151,5 +172,5 @@ func WithVerify(within ...float64) Option {
 // WithProgress calls f from time to time with the amount of work done and the total. f runs on the
 // goroutine that called [Gemm]. Products of matrices on a device do not call it.
 func WithProgress(f func(done, total int64)) Option {
-	return func(c *config) { c.request.Progress = f }
+	return func(c *config) { c.progress = f }
 }

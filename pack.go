@@ -21,12 +21,12 @@ import (
 // columns of a small C. A transposed C and [WithVerify] need the unpacked B: ErrUnsupported.
 func Pack[T dtype.Element](ctx context.Context, b Matrix[T], opts ...Option) (PackedMatrix[T], error) {
 	var c config
-	var request dispatch.Request
-	c.apply(&request, opts)
+	c.apply(opts)
 	if err := firstErr(b.err, c.err); err != nil {
 		return PackedMatrix[T]{}, err
 	}
-	if c.rowInvariant {
+	var request dispatch.Request
+	if c.request(&request); c.rowInvariant {
 		request.Problem = request.Problem.WithRowInvariance(false)
 	}
 	b.describe(&b.layout)

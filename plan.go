@@ -87,7 +87,7 @@ func (k *call) describePlan() (Plan, error) {
 	if err := k.planProduct(); err != nil {
 		return Plan{}, err
 	}
-	return hostPlan(&k.product), nil
+	return hostPlan(&k.product.Product), nil
 }
 
 // planOf returns a plan with the fields that depend on the product alone.

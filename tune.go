@@ -60,13 +60,13 @@ func (k *call) tune(ctx context.Context, limit time.Duration) (Tuning, error) {
 	if err != nil {
 		return Tuning{}, err
 	}
-	device := k.product.Request.Device
+	device := k.settings.device
 	if d := k.device(); d != nil {
 		if device, err = backend.ParseDevice(d.String()); err != nil {
 			return Tuning{}, err
 		}
 	}
-	o := tune.Options{Device: device, Threads: k.product.Request.Threads, Time: limit}
+	o := tune.Options{Device: device, Threads: k.threads, Time: limit}
 	outcomes, err := tune.Run(ctx, []tuned.Form{tuned.FormOf(&problem)}, o)
 	if len(outcomes) == 0 {
 		return Tuning{}, err

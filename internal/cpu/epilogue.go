@@ -44,6 +44,10 @@ type epilogue[T scalar] struct {
 // prepare sets up the epilogue of p for sums of type T and the kernel mk, which is nil for the
 // naive kernel. f must be zero.
 func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) {
+	converts := p.Out() != p.Accum()
+	if !converts && p.Epilogue == (gemm.Epilogue{}) {
+		return
+	}
 	if p.ScaleType() != dtype.Of[T]() {
 		f.needed, f.floatEpilogue = true, new(epilogue[float32])
 		f.floatEpilogue.prepare(p, b, mk.floatKernel())
@@ -51,10 +55,6 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 		if !p.ReadsAB() {
 			f.floatEpilogue.factor[0] = 0 // 0 even if alpha is infinite
 		}
-		return
-	}
-	converts := p.Out() != p.Accum()
-	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
 	}
 	f.needed, f.spec, f.bias, f.cType = true, p.Epilogue, b[gemm.Bias], p.Out()

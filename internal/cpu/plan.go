@@ -3,6 +3,7 @@ package cpu
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -133,19 +134,22 @@ func (k *Kernel) errNoArithmetic(in dtype.Type) error {
 
 // threadCount returns the number of goroutines for p if the caller allows up to asked.
 func threadCount(p *gemm.Problem, asked int) int {
-	workers := Workers(asked)
-	if workers == 1 {
+	if asked == 1 || IsSerial(p) {
 		return 1
 	}
+	return min(Workers(asked), mostThreads(p))
+}
+
+// IsSerial reports whether one thread computes p because it is too small for two.
+func IsSerial(p *gemm.Problem) bool { return mostThreads(p) < 2 }
+
+// mostThreads returns the number of threads from which p gains, on a machine with any number.
+func mostThreads(p *gemm.Problem) int {
 	if splits(p) {
-		return min(workers, ceilDiv(p.K, pieceDepth(p)))
+		return ceilDiv(p.K, pieceDepth(p))
 	}
 	bytes := layoutBytes(p.Layouts[gemm.A]) + layoutBytes(p.Layouts[gemm.B]) + layoutBytes(p.Layouts[gemm.C])
-	most := max(p.Flops()/minFlopsPerThread, bytes/minBytesPerThread)
-	if most < 2 {
-		return 1
-	}
-	return int(min(float64(workers), most))
+	return int(min(max(p.Flops()/minFlopsPerThread, bytes/minBytesPerThread), math.MaxInt32))
 }
 
 // Why returns the reason for the choice of the kernel.

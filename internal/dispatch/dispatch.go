@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tilework/internal/backend"
+	"tilework/internal/cpu"
 	"tilework/internal/device/timeline"
 	"tilework/internal/dispatch/auto"
 	"tilework/internal/dispatch/tuned"
@@ -56,6 +57,7 @@ type Plan struct {
 	on       *target
 	options  backend.Options // here, because a local variable would escape to the heap
 	reason   tuned.Reason
+	tunings  uint64        // [tuned.Changes] before the search for a tuned choice
 	decision auto.Decision // the choice of the device, if dispatch chose it by estimated time
 	// place is the reason for the device of a row-invariant product, if dispatch chose it.
 	place  string
@@ -187,6 +189,17 @@ func (pl *Plan) Decide() error {
 	return pl.planAsDecided()
 }
 
+// IsRepeatable reports whether planning an equal request later would make the same decisions as
+// long as Holds returns true. It returns false for products so large that planning takes hardly any
+// of their time: their device depends on measurements, and their number of goroutines on
+// GOMAXPROCS.
+func (pl *Plan) IsRepeatable() bool {
+	return pl.on == rows[0].first && pl.Problem.Flops() < auto.MinFlopsForGPU && cpu.IsSerial(&pl.Problem)
+}
+
+// Holds reports whether no choice has been tuned or removed since the product was planned.
+func (pl *Plan) Holds() bool { return pl.tunings == tuned.Changes() }
+
 // isSupported reports whether k can compute the product.
 func (pl *Plan) isSupported(k backend.Kernel) bool { return k.Supports(&pl.Problem) == nil }
 
@@ -240,6 +253,7 @@ func CheckThreads(n int) error {
 // planOn plans the product on a backend, with the tuned choice unless the request makes one.
 func (pl *Plan) planOn(t *target) error {
 	r := &pl.Request
+	pl.tunings = tuned.Changes()
 	pl.options.Threads, pl.options.Kernel, pl.options.GPUMemory = r.Threads, r.Kernel, r.GPUMemory
 	if r.Packed != nil {
 		if err := r.checkPacked(t); err != nil {

@@ -85,9 +85,9 @@ func NewChooser(m Machine, c *cache.Cache) *Chooser {
 }
 
 const (
-	// minFlopsForGPU is the work below which no GPU is faster: launching a product and waiting for it
+	// MinFlopsForGPU is the work below which no GPU is faster: launching a product and waiting for it
 	// takes about 20 µs, in which one core does as much.
-	minFlopsForGPU = 2e6
+	MinFlopsForGPU = 2e6
 	// usualProducts is the assumed number of products of one size per process, unless the request says
 	// that there is only one. If all of them take less than starting the GPU, the CPU computes them.
 	usualProducts = 1000
@@ -167,7 +167,7 @@ func (c Decision) words() string {
 // Choose sets made, which must be zero, to the CPU or the GPU and the reason.
 func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision) {
 	made.Device.Kind = backend.CPU
-	if p.Flops() < minFlopsForGPU {
+	if p.Flops() < MinFlopsForGPU {
 		made.Reason = tooSmallForGPU
 		return
 	}

@@ -46,12 +46,12 @@ func (u Tuner) change(modify func(map[Form]*Tuned)) {
 	next := &table{maps.Clone(old.choices), old.stale}
 	modify(next.choices)
 	in.Store(next)
-	u.store.changes.Add(1)
+	changes.Add(1)
 }
 
 // Changes returns a number that grows whenever this process stores or removes a choice. Earlier
 // plans may then be out of date.
-func Changes() uint64 { return currentStore().changes.Load() }
+func Changes() uint64 { return changes.Load() }
 
 // Kept is a tuned choice in the cache.
 type Kept struct {
@@ -84,7 +84,7 @@ func Clear() (int, error) {
 	for _, in := range s.slots {
 		in.Store(nil)
 	}
-	s.changes.Add(1)
+	changes.Add(1)
 	return n, err
 }
 

@@ -29,8 +29,7 @@ func matches(k *backend.TuningKey, entry string) (device, build bool) {
 // store holds the tuned choices of the cache as this process has read them. It reads them once, so
 // that equal products get equal bits. Only tuning in this process changes them.
 type store struct {
-	cache   *cache.Cache
-	changes atomic.Uint64
+	cache *cache.Cache
 
 	mu    sync.Mutex // guards slots, and is held while a table is read
 	slots map[backend.TuningKey]*slot
@@ -60,11 +59,18 @@ func newStore(c *cache.Cache) *store {
 	return &store{cache: c.Section("tuned"), slots: map[backend.TuningKey]*slot{}}
 }
 
+// changes is [Changes].
+var changes atomic.Uint64
+
 // Substitute makes the package use another cache, as a new process would, until restore is called.
 // It is for tests.
 func Substitute(c *cache.Cache) (restore func()) {
 	before := current.Swap(newStore(c))
-	return func() { current.Store(before) }
+	changes.Add(1)
+	return func() {
+		current.Store(before)
+		changes.Add(1)
+	}
 }
 
 // slot returns the slot of a key.
