@@ -51,7 +51,7 @@ func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 }
 
 // computeEdgeAlongA computes the last columns of n rows as a tile of the transposed product, with
-// the order of summation of any other tile.
+// the order of summation of the other tiles.
 func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], sums []T) {
 	if d.beta != 0 {
 		for x := range d.edgeCols {
@@ -60,7 +60,11 @@ func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], s
 			}
 		}
 	}
-	d.Direct[d.edgeCols-1](1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, d.alpha, d.beta)
+	kernel := d.Direct[d.edgeCols-1]
+	if d.algorithm == algoDeep && d.edgeCols <= len(d.Deep) {
+		kernel = d.Deep[d.edgeCols-1]
+	}
+	kernel(1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, d.alpha, d.beta)
 	for x := range d.edgeCols {
 		c.add(j+x, i, sums[x*d.NR:][:n], 1, 0)
 	}

@@ -155,7 +155,7 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 	if usesColumns(p, w) {
 		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
-	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, edge)+x.call*calls
+	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, w.algorithm, edge)+x.call*calls
 	memory := x.readB(&l) + x.readA(&l)
 	switch {
 	case w.packsB:
@@ -170,9 +170,17 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 }
 
 // predictEdge follows [direct.computeEdge].
-func (mk *microKernel[T]) predictEdge(x *model, edge float64) float64 {
+func (mk *microKernel[T]) predictEdge(x *model, algorithm algorithm, edge float64) float64 {
 	if edge == 0 {
 		return 0
+	}
+	if x.transA { // tiles of the transposed product; see [direct.computeEdgeAlongA]
+		vectors := math.Ceil(min(x.m, x.nr) / x.lanes)
+		step := x.step(edge, vectors)
+		if algorithm == algoDeep && int(edge) <= len(mk.Deep) {
+			step = max(edge*vectors*x.fma, (edge+vectors)*x.load)
+		}
+		return math.Ceil(x.m/x.nr)*(x.k*step+x.call) + x.element*x.m*edge
 	}
 	reduce := x.reduce
 	if mk.dotsTall(int(x.m), int(edge), int(x.k)) {
@@ -265,7 +273,10 @@ func (x *model) writing(bytes, passes float64) float64 {
 func (x *model) packing(k, n, r float64, alongK bool) float64 {
 	words := k * n * x.elem / 4
 	panels := math.Ceil(n / r)
-	if alongK {
+	switch {
+	case alongK && n < 8: // too few to transpose in vectors
+		return x.element * k * n
+	case alongK:
 		return x.zip*words + x.zipCall*panels*math.Ceil(r/8)
 	}
 	return x.copyRow*k*panels + x.copyWord*words + x.zipCall*panels
