@@ -10,6 +10,7 @@ package scaling
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"tilework/dtype"
@@ -221,7 +222,7 @@ func pieces(ofA bool, bytes float64, n, onHost, each int) (all []piece) {
 	return all
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 // Smallest returns the number of rows and the estimate of the smallest square product, in multiples
 // of unit rows, from which on all sizes up to the next power of two reach the efficiency. The error
