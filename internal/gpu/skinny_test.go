@@ -1,10 +1,15 @@
 package gpu
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"tilework/dtype"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit"
 )
 
 // TestSkinnyShapes checks which tiles ParseTile accepts for the kernel skinny, and its errors.
@@ -21,6 +26,39 @@ func TestSkinnyShapes(t *testing.T) {
 		_, err := kernel.Skinny.ParseTile(tile)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("ParseTile(%q): error %v, want %q", tile, err, want)
+		}
+	}
+}
+
+// TestSkinnyLoadsWords checks that elements of less than 4 bytes are loaded in registers of several
+// elements where the rows of A and B permit it. Unpacking would wait for each load.
+func TestSkinnyLoadsWords(t *testing.T) {
+	for _, c := range []struct {
+		in   dtype.Type
+		k    int
+		want []string // types of loads
+	}{
+		{dtype.BF16, 512, []string{"v2.u32"}},
+		{dtype.F16, 510, []string{"u32"}},
+		{dtype.F16, 511, []string{"b16"}},
+		{dtype.I8, 512, []string{"u32"}},
+		{dtype.F8E4M3, 510, []string{"u16"}},
+		{dtype.F32, 512, []string{"v4.f32"}},
+	} {
+		p := testkit.Product(t, c.in, c.in.Info().Results[0], 1, 1000, c.k)
+		p.Layouts[gemm.B] = gemm.Dense(c.in, 1000, c.k).T()
+		m, err := kernel.Skinny.Emit(kernel.Skinny.Config(p, kernel.Skinny.Tiles[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, load := range regexp.MustCompile(`ld\.global\.nc\.(\S+)`).FindAllStringSubmatch(m.String(), -1) {
+			if !slices.Contains(got, load[1]) {
+				got = append(got, load[1])
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v with K = %d: loads of %v, want %v", c.in, c.k, got, c.want)
 		}
 	}
 }

@@ -93,10 +93,9 @@ type blockedCosts struct {
 type skinnyCosts struct {
 	launch       float64 // cycles of an empty launch
 	block        float64 // cycles to start and end a block
-	issue        float64 // cycles of an SM for one instruction of all threads of a block
+	exposed      float64 // cycles that a warp waits between two instructions, while one block works
 	latency      float64 // cycles until a load from memory returns
 	cacheLatency float64 // cycles until a load from the L2 cache returns
-	hit          float64 // cycles until a load from the L1 cache returns
 	alone        float64 // bytes that an SM reads from the L2 cache
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
 	line         float64 // the same for a line
@@ -115,6 +114,8 @@ type mmaCosts struct {
 	copyIssue  float64 // of a copy with cp.async
 	multiply   float64 // to multiply a stage, besides fragments and mma.sync
 	storeIssue float64 // to store a vector of C
+	rowIssue   float64 // the same where the lanes of a warp store whole rows
+	rowWait    float64 // cycles of a warp besides, for each of these vectors
 	exchange   float64 // to write or read a vector of accumulators in shared memory
 
 	// A step.
@@ -134,6 +135,7 @@ type mmaCosts struct {
 	storeRate    float64 // sectors of C that the L2 cache receives
 	shortRow     float64 // bytes of a tile's row of C for which it receives sectors at half of that rate
 	storeExposed float64 // part of the shorter of storing and all else that other blocks do not hide
+	rowExposed   float64 // the same where the lanes of a warp store whole rows
 }
 
 // wgmmaCosts are those of the kernel wgmma. Block scales, activations, residuals and batches were
@@ -171,7 +173,9 @@ type wgmmaCosts struct {
 	hot     float64 // rows of boxes per cycle where all SMs load the same ones
 	skewed  float64 // factor of a load where rows begin within lines of the L2 cache
 	sectors float64 // factor of a load where rows begin within lines, at whole sectors
-	outside float64 // cycles of TMA for a row along K of a box outside of the matrix
+	outside float64 // cycles of TMA for a row of a box outside of the matrix
+	few     float64 // part of these cycles where each SM has one tile, and most tiles are inside
+	tail    float64 // cycles of TMA for a row of a box that ends outside of the matrix along K
 	memory  float64 // factor of memory's rate: some of an operand is left in the L2 cache
 	// missed is the part of the repeated loads of operands that the L2 cache misses, where the
 	// operands are many times its size. Blocks that share an operand do not load it at the same

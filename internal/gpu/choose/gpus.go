@@ -21,37 +21,38 @@ var h200 = coefficients{
 		memory: 1.03, shortRun: 1.11,
 	},
 	skinny: skinnyCosts{
-		launch: 778, block: 379, issue: 3.21, latency: 733, cacheLatency: 444, hit: 22.2,
-		alone: 28.2, sector: 0.186, line: 0.399,
+		launch: 574, block: 560, exposed: 2.05, latency: 912, cacheLatency: 582,
+		alone: 30.8, sector: 0.123, line: 0.445,
 	},
 	mma: mmaCosts{
-		launch: 1720, block: 741, later: 0.406,
+		launch: 1900, block: 701, later: 0.33,
 		rates: map[dtype.Type]float64{
 			dtype.F64: 128, dtype.F32: 440, dtype.F16: 682, dtype.BF16: 682, dtype.F8E4M3: 450, dtype.F8E5M2: 450,
 			dtype.I8: 1100,
 		},
-		fill: 43.9, copyIssue: 5.73, multiply: 158, storeIssue: 47.1, exchange: 2.15,
-		step: 270, stepExposed: 0.2, copyExposed: 0.226, copy: 8.74, single: 6.61, singleWait: 661, traffic: 31,
-		spillStart: 31.3, spillStep: 38,
-		memory: 1.28, narrow: 0.329, storeRate: 0.43, shortRow: 27.5, storeExposed: 0.781,
+		fill: 62.6, copyIssue: 4.32, multiply: 168, storeIssue: 49.1, rowIssue: 17, rowWait: 22.6, exchange: 7.24,
+		step: 266, stepExposed: 0.179, copyExposed: 0.214, copy: 8.81, single: 8.23, singleWait: 663, traffic: 31,
+		spillStart: 30.4, spillStep: 40.4,
+		memory: 1.28, narrow: 0.391, storeRate: 0.428, shortRow: 47, storeExposed: 0.774, rowExposed: 0.227,
 	},
 	wgmma: wgmmaCosts{
-		launch: 3410, crowd: 704, fill: 231, restart: 2970, hidden: 0.369,
-		rate: 29.9, issue: 10.1, latency: 1610, meet: 427, together: 1.06, fragments: 242, further: 50.1,
-		variance: 7.01,
-		promote:  163, part: 4.2, partAlone: 19.4, scales: 130, owners: 450,
+		launch: 3100, crowd: 981, fill: 191, restart: 2610, hidden: 0.335,
+		rate: 29.7, issue: 10, latency: 2140, meet: 474, together: 1.06, fragments: 293, further: 70,
+		variance: 7.6,
+		promote:  163, part: 4.04, partAlone: 32.5, scales: 130, owners: 450,
 		power: 0.172, sustained: 327000,
-		alone: 1.14, hot: 36.8, skewed: 1.96, sectors: 1.62, outside: 4.05, memory: 1.13, missed: 0.32,
-		end: 605, subtile: 544, rows: 40.7, narrowRows: 57.6, waits: 0.6, torn: 0.817, edge: 329, functions: 8,
-		clusterK: 5070, clusterKs: 4.61, pair: 56.2, partials: 0.595,
-		packLaunch: 3420, copied: 36.8, transposed: 13.2, transposeBatch: 10,
+		alone: 0.888, hot: 64.4, skewed: 1.73, sectors: 1.46, outside: 3.91, few: 0.184, tail: 5.68,
+		memory: 1.16, missed: 0.32,
+		end: 569, subtile: 598, rows: 51.9, narrowRows: 55, waits: 0.6, torn: 0.701, edge: 327, functions: 8,
+		clusterK: 5070, clusterKs: 6.2, pair: 58.6, partials: 0.567,
+		packLaunch: 3320, copied: 72.7, transposed: 14.5, transposeBatch: 10,
 	},
 }
 
 // h100 holds the coefficients of an H100 with HBM3 at 1980 MHz: an H200 with slower memory.
 var h100 = h200.with(func(c *coefficients) {
-	c.machine.memory, c.machine.l2, c.mma.memory = 11.7, 45.7, 1.03
-	c.tiled.launch, c.mma.launch = 1830, 1800
+	c.machine.memory, c.machine.l2, c.mma.memory = 11.7, 45.7, 1.05
+	c.tiled.launch, c.mma.launch = 1830, 1830
 })
 
 // ampere holds the coefficients of GPUs from sm_80 on. None was measured. They are those of an

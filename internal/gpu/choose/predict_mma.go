@@ -61,7 +61,11 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 
 	busy := float64(x.rounds)*n.block + b.rounds(x.rounds, steps)
 	stored := j.perSM(float64(parts)*b.stored(), n.storeRate)
-	busy = max(busy, stored) + n.storeExposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
+	exposed := n.storeExposed
+	if kernel.StoresRows(*c) {
+		exposed = n.rowExposed
+	}
+	busy = max(busy, stored) + exposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
 	memory := j.perSM(j.operandBytes()+n.narrow*b.narrow(), n.memory*j.costs.machine.memory)
 	// The shorter of the two is hidden unless they take about as long.
 	if x.multiply, x.load = math.Hypot(busy, memory), memory; memory > busy {
@@ -153,7 +157,7 @@ func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled
 	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
-	store := queue * (n.storeIssue*b.stores() + n.exchange*b.exchanges())
+	store := b.storeTime(queue)
 	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)
 	step := max(latency, side*work+n.stepExposed*latency/(side*b.queue))
 	filled := float64(b.s.Stages - 1)
@@ -204,20 +208,28 @@ func (b *mmaBlock) multiplyIssue() float64 {
 	return b.n.multiply + float64(b.s.K/steps*(rows*cols+loadA+loadB+more))
 }
 
+// storeTime returns the cycles in which a block stores C, where each scheduler has the given number
+// of warps. The stores of whole rows wait for shared memory.
+func (b *mmaBlock) storeTime(queue float64) float64 {
+	if !kernel.StoresRows(*b.c) {
+		return queue * b.n.storeIssue * b.stores()
+	}
+	// The accesses of a thread to shared memory between the main loop and its stores.
+	exchanges := b.sums()/float64(kernel.SumsPerRow(*b.c)) + b.stores()
+	return (queue*(b.n.rowIssue*b.stores()+b.n.exchange*exchanges) + b.n.rowWait*b.stores()) * b.inside()
+}
+
+// inside returns the part of a tile's columns that is inside C.
+func (b *mmaBlock) inside() float64 {
+	tiles := kernel.CeilDiv(b.Columns(), b.s.N)
+	return float64(b.Columns()) / float64(max(tiles, 1)*b.s.N)
+}
+
 // stores returns the number of stores of a thread.
 func (b *mmaBlock) stores() float64 { return b.sums() / float64(b.storeVec()) }
 
 // sums returns the number of accumulators of a thread.
 func (b *mmaBlock) sums() float64 { return float64(b.s.RowsPerThread * b.s.ColsPerThread) }
-
-// exchanges returns the number of accesses of a thread to shared memory between the main loop and
-// its stores.
-func (b *mmaBlock) exchanges() float64 {
-	if !kernel.StoresRows(*b.c) {
-		return 0
-	}
-	return b.sums()/float64(kernel.SumsPerRow(*b.c)) + b.stores()
-}
 
 // storeVec returns the number of elements that a thread stores at once. Partial sums of split-K
 // always have pairs.

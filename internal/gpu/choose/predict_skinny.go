@@ -2,6 +2,7 @@ package choose
 
 import (
 	"tilework/dtype"
+	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 )
 
@@ -17,7 +18,6 @@ type skinnyBlock struct {
 
 	edge  float64 // instructions of a thread before and after its steps
 	step  float64 // instructions of a thread in a step
-	waits skinnyWaits
 	bytes float64 // bytes that the SM reads from the L2 cache
 	// sectors and lines are the numbers of sectors and of lines that load instructions access, each
 	// counted for every instruction of a warp that accesses it.
@@ -36,13 +36,6 @@ type skinnyStrip struct {
 	size   float64 // bytes of an element
 	pitch  float64 // bytes between adjacent rows in memory
 	apart  bool    // whether the lanes along K have parts of K of their own
-}
-
-// skinnyWaits are the loads of a step that a thread waits for one after the other.
-type skinnyWaits struct {
-	memory float64 // loads of the long operand, which nothing has read before
-	cache  float64 // loads of the slim operand, which other blocks read as well
-	hits   float64 // loads from sectors that the thread has read before
 }
 
 // lineBytes is the size of a line of the L1 cache.
@@ -89,15 +82,21 @@ func (b *skinnyBlock) fresh(j *job, blocks int) float64 {
 // all instructions, or that of blocks one after the other with their waits. The part of the loads
 // that is fresh comes from memory. The first blocks wait for memory in any case.
 func (b *skinnyBlock) threads(n *skinnyCosts, blocks int, fresh float64) float64 {
-	issue := float64(blocks)*(b.start(n)+b.again()*n.issue) + n.latency
+	issue := float64(blocks)*(b.start(n)+b.again()*b.issue(n)) + n.latency
 	waves := float64(kernel.CeilDiv(blocks, b.held))
 	later := fresh*n.latency + (1-fresh)*n.cacheLatency
 	return max(issue, waves*b.start(n)+b.loop(n, n.latency)+max(waves-1, 0)*b.loop(n, later))
 }
 
+// issue returns the cycles of an SM in which all threads of a block issue an instruction.
+func (b *skinnyBlock) issue(n *skinnyCosts) float64 {
+	const warps = skinnyThreads / frag.Lanes
+	return float64(warps)/schedulers + n.exposed/float64(b.held)
+}
+
 // start returns the cycles to start a block and to issue each of its instructions once.
 func (b *skinnyBlock) start(n *skinnyCosts) float64 {
-	return n.block + n.issue*(b.edge+float64(b.ahead)*b.step)
+	return n.block + b.issue(n)*(b.edge+float64(b.ahead)*b.step)
 }
 
 // turns returns how often a thread runs through its loop, which has the steps that are in flight.
@@ -109,11 +108,7 @@ func (b *skinnyBlock) again() float64 { return float64((b.turns()-1)*b.ahead) * 
 // loop returns the time from the first load of a block to the end of its loop, without the
 // instructions of the first turn.
 func (b *skinnyBlock) loop(n *skinnyCosts, latency float64) float64 {
-	if w := b.waits; w.memory+w.cache > 0 {
-		wait := w.memory*latency + w.cache*min(latency, n.cacheLatency) + w.hits*n.hit
-		return float64(b.steps)*wait + w.cache*max(0, latency-n.cacheLatency) + b.again()*n.issue
-	}
-	turn := max(latency+b.step*n.issue, float64(b.ahead)*b.step*n.issue)
+	turn := max(latency+b.step*b.issue(n), float64(b.ahead)*b.step*b.issue(n))
 	return latency + float64(b.turns()-1)*turn
 }
 
@@ -140,7 +135,6 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 
 	b.countRegisters(j.Accum().Bytes(1))
 	b.countInstructions(j.Accum().Bytes(1))
-	b.countWaits()
 	b.countLoads(depth, s.K, long)
 	return b
 }
@@ -157,14 +151,22 @@ func (x *skinnyStrip) place(rows, block, warp, lanes int) {
 
 // countRegisters sets the steps in flight and the blocks of an SM. Registers limit both.
 func (b *skinnyBlock) countRegisters(accum int) {
+	const others = 20 // registers besides sums and elements in flight
 	b.ahead = max(skinnyRegisters/((b.slim+skinnyPatch)*skinnyPatch*accum/4), 1)
 	if b.slim > 1 {
 		b.ahead = min(b.ahead, 2)
 	}
-	b.held = 2
-	if b.slim > 4 {
-		b.held = 1
+	flight := float64(b.ahead) * (b.few.registers() + b.many.registers())
+	b.held = max(smRegisters/skinnyThreads/(others+int(flight)+b.slim*skinnyPatch*accum/4), 1)
+}
+
+// registers returns the registers of a patch.
+func (x *skinnyStrip) registers() float64 {
+	elements := float64(x.rows * skinnyPatch)
+	if x.packed() {
+		return elements / min(float64(x.vec), 4/x.size)
 	}
+	return elements * max(x.size/4, 1)
 }
 
 // loads returns the number of instructions that load a patch of some rows.
@@ -175,7 +177,7 @@ func (x *skinnyStrip) loads(rows int) int {
 	return kernel.CeilDiv(rows, x.vec) * skinnyPatch
 }
 
-// packed reports whether a load leaves several elements in one register.
+// packed reports whether a register has several elements.
 func (x *skinnyStrip) packed() bool { return x.size < 4 && x.vec > 1 }
 
 // countInstructions counts the instructions of a thread, which follow the code that ptxas
@@ -184,7 +186,7 @@ func (b *skinnyBlock) countInstructions(accum int) {
 	const (
 		setup, perLoad, perSum = 100, 5, 3.5 // outside of the steps; perSum is for 1 byte of sums
 		stepSetup, stepLoad    = 8, 6        // of a step, and of each of its loads
-		unpackFirst, unpack    = 1.5, 2      // of a packed element, outside of the steps and in them
+		unpack                 = 1.5         // of a packed element
 		fromFloat8             = 7           // of an element
 		reduce                 = 55
 	)
@@ -195,43 +197,12 @@ func (b *skinnyBlock) countInstructions(accum int) {
 	for _, x := range []*skinnyStrip{&b.few, &b.many} {
 		elements := float64(x.rows * skinnyPatch)
 		if x.packed() {
-			b.edge += unpackFirst * elements * ahead
 			b.step += unpack * elements
 		}
 		if b.in == dtype.F8E4M3 || b.in == dtype.F8E5M2 {
 			b.step += fromFloat8 * elements
 		}
 	}
-}
-
-// countWaits counts the loads that a thread waits for. Packed elements are unpacked at once, so a
-// thread waits for each load before it starts the next one. Only the loads of some MN-major patches
-// with few rows are in flight together. Loads of elements that are not packed are asynchronous.
-func (b *skinnyBlock) countWaits() {
-	few, fewHits := b.few.waits()
-	many, manyHits := b.many.waits()
-	switch {
-	case b.slim == 1 && !b.many.kMajor && many > 0:
-		b.waits = skinnyWaits{memory: 1 + few/4, hits: manyHits / 4}
-		return
-	case b.slim <= 4 && !b.many.kMajor && !b.few.kMajor && b.few.vec == skinnyPatch && b.many.vec == skinnyPatch:
-		few, many = min(few, 1), min(many, 1)
-	}
-	b.waits = skinnyWaits{memory: many, cache: few, hits: fewHits + manyHits}
-}
-
-// waits returns the loads of a patch that a thread waits for: those that miss the L1 cache, and
-// those that hit it because an earlier load of the patch read the same sector.
-func (x *skinnyStrip) waits() (misses, hits float64) {
-	if !x.packed() {
-		return 0, 0
-	}
-	loads := float64(x.loads(x.inside))
-	if x.kMajor {
-		return float64(x.inside), loads - float64(x.inside)
-	}
-	misses = max(1, skinnyPatch*min(x.pitch/kernel.SectorBytes, 1))
-	return misses, loads - misses
 }
 
 // countLoads counts the loads of a block. Warps whose part of the long side is outside of the

@@ -26,10 +26,11 @@ type wgmmaTile struct {
 	parts int
 	steps float64
 	// active is the number of SMs with a tile, out of sms that have room for whole clusters, and
-	// rounds the number of tiles of the busiest SM. The few SMs that even rounds leave out are
-	// counted: with them a product takes nearly the same time.
-	active, sms float64
-	rounds      int
+	// rounds the number of tiles of the busiest SM. last is the number of SMs with a tile in the last
+	// round. The few SMs that even rounds leave out are counted: with them a product takes nearly the
+	// same time.
+	active, last, sms float64
+	rounds            int
 	// terms is the number of terms of an operand split.
 	terms float64
 	// clock is the full clock rate divided by the one at which the product runs.
@@ -49,6 +50,7 @@ func newWGMMATile(j *job, c *kernel.Config) *wgmmaTile {
 		active: float64(min(blocks, sms)), sms: float64(sms), rounds: kernel.CeilDiv(blocks, sms),
 		terms: float64(len(j.arithmetic.Terms)),
 	}
+	t.last = float64(blocks - (t.rounds-1)*sms)
 	multiply := float64(t.rounds) * t.steps * t.multiply()
 	t.clock = 1 + t.n.power*multiply/(multiply+t.n.sustained)
 	return t
@@ -64,15 +66,15 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 	x.launch = n.launch + n.crowd*max(2*t.active/t.sms-1, 0)
 	x.sum, x.pack = j.sum(c, t.parts), t.pack()
 
-	loop, store := t.steps*t.step(), t.store()
+	loop, last, store := t.loop(t.active), t.loop(t.last), t.store()
 	reads, again, writes := t.memory()
-	busy, memory := t.tiles(loop, store), n.fill+reads+writes
+	busy, memory := t.tiles(loop, last, store), n.fill+reads+writes
 	// Loads of the first tile of an SM and stores of the last overlap with no other tile.
 	stores := rounds * store
-	if sm90.PingPong(t.s) && t.rounds > 1 {
+	if t.alternates() && t.rounds > 1 {
 		stores /= float64(sm90.Consumers(t.s))
 	}
-	apart := n.fill + max(rounds*loop, reads) + max(stores, writes)
+	apart := n.fill + max((rounds-1)*loop+last, reads) + max(stores, writes)
 	exposed := max(apart-max(busy, memory), 0) / rounds
 	x.multiply = busy + exposed + n.hidden*memory
 	x.load = max(memory+exposed+n.hidden*busy, memory+again)
@@ -80,29 +82,40 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 }
 
 // tiles returns the cycles in which the busiest SM computes its tiles, each with a main loop and a
-// store of the given cycles.
-func (t *wgmmaTile) tiles(loop, store float64) float64 {
-	if !sm90.PingPong(t.s) {
-		busy := t.n.fill + float64(t.rounds)*(loop+store)
+// store of the given cycles. The main loop of the last tile takes last cycles, as fewer SMs load.
+func (t *wgmmaTile) tiles(loop, last, store float64) float64 {
+	before := float64(t.rounds - 1)
+	if !t.alternates() {
+		busy := t.n.fill + before*(loop+store) + last + store
 		if t.parts > 1 { // each part of K has blocks of its own, which follow each other on an SM
-			busy += float64(t.rounds-1) * t.n.restart
+			busy += before * t.n.restart
 		}
 		return busy
 	}
 	// One warpgroup stores while the other multiplies. Both have a tile each in a pair of rounds.
 	pairs := kernel.CeilDiv(t.rounds, 2)
-	busy := t.n.fill + float64(pairs-1)*max(2*loop, loop+store) + loop + store
+	busy := t.n.fill + float64(pairs-1)*max(2*loop, loop+store) + last + store
 	if t.rounds%2 == 0 {
 		busy += loop
 	}
 	return busy
 }
 
-// step returns the cycles of a step along K. It takes longer than the longest of its parts, whose
-// times vary.
-func (t *wgmmaTile) step() float64 {
+// alternates reports whether the warpgroups of a block have tiles in turn. With K in parts, a block
+// has a single tile.
+func (t *wgmmaTile) alternates() bool { return sm90.PingPong(t.s) && t.parts == 1 }
+
+// loop returns the cycles of a tile's main loop while the given number of SMs work.
+func (t *wgmmaTile) loop(active float64) float64 {
+	load := t.load(active)
+	return (t.steps-1)*t.step(active, load) + t.step(active, load+t.tail())
+}
+
+// step returns the cycles of a step along K while the given number of SMs work. Its operands load
+// in the given cycles. It takes longer than the longest of its parts, whose times vary.
+func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
-	step := norm(n.variance, t.multiply(), t.load(), t.hot(), t.terms*n.latency/float64(s.Stages))
+	step := norm(n.variance, t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
 	if s.SwapAB {
 		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
 	}

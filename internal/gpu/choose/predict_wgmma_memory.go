@@ -37,10 +37,10 @@ func (t *wgmmaTile) operands() (left, right operand) {
 	return left, right
 }
 
-// load returns the cycles in which the L2 cache delivers the operands of a step. It delivers more
-// to each SM where few SMs load.
-func (t *wgmmaTile) load() float64 {
-	rate := t.costs.machine.l2 * t.clock * (1 + t.n.alone*(1-t.active/t.sms))
+// load returns the cycles in which the L2 cache delivers the operands of a step to the given number
+// of SMs. It delivers more to each SM where few SMs load.
+func (t *wgmmaTile) load(active float64) float64 {
+	rate := t.costs.machine.l2 * t.clock * (1 + t.n.alone*(1-active/t.sms))
 	left, right := t.operands()
 	lines, outside := 0.0, 0.0
 	for _, o := range []operand{left, right} {
@@ -51,7 +51,7 @@ func (t *wgmmaTile) load() float64 {
 }
 
 // hot returns the cycles in which the L2 cache delivers the lines of a step that all SMs load.
-func (t *wgmmaTile) hot() float64 {
+func (t *wgmmaTile) hot(active float64) float64 {
 	rows := 0.0
 	left, right := t.operands()
 	for _, o := range []operand{left, right} {
@@ -59,7 +59,7 @@ func (t *wgmmaTile) hot() float64 {
 			rows += float64(min(o.boxes, max(o.side, sm90.WarpgroupRows)))
 		}
 	}
-	return t.terms * t.active * rows / t.n.hot
+	return t.terms * active * rows / t.n.hot
 }
 
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
@@ -75,19 +75,39 @@ func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
 }
 
 // outside returns how much longer a step takes because the last tile along a side has boxes with
-// rows that the matrix does not have.
+// rows, or parts of rows, that the matrix does not have.
 func (t *wgmmaTile) outside(o operand) float64 {
-	if !o.kMajor {
-		return 0
+	const free = 15                                 // rows that cost nothing
+	width, whole := o.tile/o.shared, o.tile*o.apart // of a block's box
+	missing := min(kernel.CeilDiv(o.side, whole)*whole-o.side, width)
+	rows := float64(max(missing-free, 0))
+	if !o.kMajor { // each row of K is in boxes of as many bytes as a step has
+		rows = float64(kernel.CeilDiv(missing, t.s.K) * t.s.K)
 	}
-	const free, maxBox = 15, 256 // rows that cost nothing, and rows of a box
-	whole := o.tile * o.apart
-	missing := float64(max(min(kernel.CeilDiv(o.side, whole)*whole-o.side, maxBox)-free, 0))
 	tiles := kernel.CeilDiv(o.side, o.tile)
 	if tiles > 1 && t.rounds == 1 { // the other SMs have as much work with whole tiles
-		missing /= 3
+		rows *= t.n.few
 	}
-	return t.n.outside * missing * float64(kernel.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
+	return t.n.outside * rows * float64(kernel.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
+}
+
+// tail returns how much longer the last step along K takes because its boxes extend beyond K, as
+// TMA fills the rest of their rows with zeros.
+func (t *wgmmaTile) tail() float64 {
+	inside := t.K % t.s.K
+	if inside == 0 || t.parts > 1 || t.s.ClusterK > 1 {
+		return 0
+	}
+	rows := 0.0
+	left, right := t.operands()
+	for _, o := range []operand{left, right} {
+		r := float64(o.boxes) / float64(o.shared)
+		if !o.kMajor { // whole rows are outside
+			r *= 1 - float64(inside)/float64(t.s.K)
+		}
+		rows += r
+	}
+	return t.terms * t.n.tail * rows
 }
 
 // memory returns the cycles in which memory delivers the operands once, delivers them again as far

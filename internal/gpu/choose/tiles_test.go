@@ -75,7 +75,7 @@ func TestWGMMACandidates(t *testing.T) {
 			s.SplitK = 0
 			whole[s] = true
 		}
-		if want := len(sm90.BaseTiles) + 1; len(whole) != want { // and a tall one
+		if want := len(sm90.BaseTiles) + len(sm90.FurtherTiles[64]); len(whole) != want {
 			t.Errorf("%v on %d SMs: %d tiles, want %d", p, d.SMs, len(whole), want)
 		}
 	}

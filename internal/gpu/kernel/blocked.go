@@ -32,6 +32,7 @@ var Blocked = &Kernel{
 		{M: 64, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
 		{M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
 		{M: 32, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
+		{M: 256, N: 32, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
 		{M: 32, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 32, N: 32, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 16, N: 128, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},

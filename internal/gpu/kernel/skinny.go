@@ -142,16 +142,48 @@ type strip struct {
 	kMajor bool // whether the operand is K-major in memory
 	first  build.Reg
 	vec    int
+	elem   dtype.Type
 }
 
-// registers returns registers for a patch's elements of n rows. They have the type of the loaded
-// elements, because a conversion would wait for the load.
+// loads returns the elements of one load of a patch with n rows in each direction.
+func (x strip) loads(n int) (down, across int) {
+	if x.kMajor {
+		return 1, x.vec
+	}
+	return min(x.vec, n), 1
+}
+
+// word returns the type of the registers into which a load of the given number of elements goes,
+// and the number of elements in each. Elements of less than 4 bytes stay packed until they are
+// used: unpacking them would wait for the load.
+func (x strip) word(elements int) (t ptx.Type, each int) {
+	const wordBits = 32
+	switch each = min(elements, max(wordBits/x.elem.Bits(), 1)); each * x.elem.Bits() {
+	case x.elem.Bits():
+		return x.m.Loaded(), each
+	case wordBits / 2:
+		return ptx.U16, each
+	}
+	return ptx.U32, each
+}
+
+// registers returns the registers for a patch's elements of n rows. Elements that are packed share
+// one. They have the type of the loaded elements, because a conversion would wait for the load.
 func (x strip) registers(g *Writer, n int) [][]build.Reg {
+	down, across := x.loads(n)
+	word, each := x.word(down * across)
 	rows := make([][]build.Reg, n)
 	for i := range rows {
 		rows[i] = make([]build.Reg, patch)
 		for q := range rows[i] {
-			rows[i][q] = g.Fresh(x.m.Loaded())
+			switch {
+			case x.kMajor && q%each > 0:
+				rows[i][q] = rows[i][q-1]
+			case !x.kMajor && i%each > 0:
+				rows[i][q] = rows[i-1][q]
+			default:
+				rows[i][q] = g.Fresh(word)
+			}
 		}
 	}
 	return rows
@@ -160,16 +192,19 @@ func (x strip) registers(g *Writer, n int) [][]build.Reg {
 // load loads elements where the predicate ok holds: the rows of the strip from first+row on, and a
 // patch along K from p on. Elements outside the matrix, or from end on, are 0.
 func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p build.Reg, end build.Value, ok build.Reg) {
-	down, across := 1, x.vec // elements of one load in each direction
-	if !x.kMajor {
-		down, across = min(x.vec, len(rows)), 1
-	}
+	down, across := x.loads(len(rows))
+	word, each := x.word(down * across)
 	for i := 0; i < len(rows); i += down {
 		at := g.Add(g.Add(x.first, row), i)
 		for j := 0; j < patch; j += across {
 			q := g.Add(p, j)
 			inside := g.And(g.And(ok, g.Lt(at, x.m.Rows)), g.Lt(q, end))
-			for e, v := range x.m.At(at, q).LoadVecOr0(inside, down*across) {
+			from := x.m.At(at, q)
+			if each > 1 {
+				from = from.As(word)
+			}
+			for n, v := range from.LoadVecOr0(inside, down*across/each) {
+				e := n * each
 				g.Set(rows[i+e%down][j+e/down], v)
 			}
 		}
@@ -177,12 +212,33 @@ func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p build.Reg,
 }
 
 // column returns column q of rows in the type of the accumulators.
-func (g *Writer) column(rows [][]build.Reg, q int) []build.Reg {
+func (x strip) column(g *Writer, rows [][]build.Reg, q int) []build.Reg {
+	down, across := x.loads(len(rows))
+	_, each := x.word(down * across)
 	column := make([]build.Reg, len(rows))
 	for i, row := range rows {
-		column[i] = g.ToAccType(row[q])
+		n := i
+		if x.kMajor {
+			n = q
+		}
+		column[i] = g.ToAccType(x.unpack(g, row[q], n%each, each))
 	}
 	return column
+}
+
+// unpack returns element n of a word with the given number of elements.
+func (x strip) unpack(g *Writer, word build.Reg, n, elements int) build.Reg {
+	if elements == 1 {
+		return word
+	}
+	switch bits := x.elem.Bits(); {
+	case bits == 16:
+		return g.Bits(x.m.Elem(), g.To(ptx.U16, g.Shr(word, n*bits)))
+	case x.m.Loaded() == ptx.S32: // the shift extends the sign
+		return g.Shr(g.Shl(g.Bits(ptx.S32, g.To(ptx.U32, word)), 32-(n+1)*bits), 32-bits)
+	default:
+		return g.And(g.Shr(g.To(ptx.U32, word), n*bits), 1<<bits-1)
+	}
 }
 
 // stepsAhead returns the number of steps whose elements a thread has in flight. They are limited to
@@ -204,8 +260,8 @@ func writeSkinny(k *build.Kernel, c Config) {
 	threads := skinnyThreads(s)
 	k.Threads(threads, 1, 1)
 	row0, col0 := g.TileOrigin()
-	few := strip{g.A, !c.TransA, row0, c.VecA}
-	many := strip{g.B.T(), c.TransB, col0, c.VecB}
+	few := strip{g.A, !c.TransA, row0, c.VecA, c.In}
+	many := strip{g.B.T(), c.TransB, col0, c.VecB, c.In}
 	if !slimRows(s) {
 		few, many = many, few
 	}
@@ -249,8 +305,8 @@ func writeSkinny(k *build.Kernel, c Config) {
 	k.For(0, turns(), func(build.Reg) {
 		for n := range ahead {
 			for q := range patch {
-				w := g.column(ws[n], q)
-				for i, x := range g.column(xs[n], q) {
+				w := many.column(g, ws[n], q)
+				for i, x := range few.column(g, xs[n], q) {
 					for j := range w {
 						k.FMA(acc[i][j], x, w[j])
 					}
