@@ -35,7 +35,7 @@ type Operand struct {
 // ErrDisagree if the ranks have different products, ErrRank, the context's and the device's.
 func (t *Team) Gemm(ctx context.Context, p *Product, invalid error) error {
 	return t.together(ctx, p, invalid, func(ctx context.Context) error {
-		v, err := t.divide(ctx, p)
+		v, err := t.division(ctx, p)
 		if err == nil {
 			err = t.run(ctx, p, v)
 		}
@@ -46,7 +46,7 @@ func (t *Team) Gemm(ctx context.Context, p *Product, invalid error) error {
 // PlanOf describes how Gemm would compute the product. All ranks call it at the same time.
 func (t *Team) PlanOf(ctx context.Context, p *Product, invalid error) (d Description, err error) {
 	err = t.together(ctx, p, invalid, func(ctx context.Context) error {
-		v, err := t.divide(ctx, p)
+		v, err := t.division(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (t *Team) agree(ctx context.Context, p *Product) error {
 		{"alpha, beta, precision and row invariance",
 			fmt.Sprintf("%v, %v, %v, %v", p.Alpha, p.Beta, p.Precision, p.Invariance)},
 		{"the epilogue", fmt.Sprintf("%+v, function data of %d", p.Epilogue, p.DataLen)},
-		{"the kernel", p.Kernel},
+		{"the kernel and the limit of threads", fmt.Sprintf("%q, %d", p.Kernel, p.Threads)},
 	}...)
 }
 
@@ -170,6 +170,44 @@ type division struct {
 	places      [][gemm.Operands]split.At
 }
 
+// divisionKey identifies a division. The ends of the ranks' parts follow from the shape of a
+// matrix.
+type divisionKey struct {
+	gemm.Problem
+	by      [gemm.Operands]split.By
+	kernel  string
+	threads int
+}
+
+// mostDivisions is the maximum number of divisions that a team keeps.
+const mostDivisions = 1024
+
+// division returns the division of a product on which the ranks have agreed. All ranks find it
+// among the recent ones, or none does.
+func (t *Team) division(ctx context.Context, p *Product) (*division, error) {
+	key := divisionKey{Problem: p.Problem, kernel: p.Kernel, threads: p.Threads}
+	for o := range p.Operands {
+		if m := p.Operands[o].On.Memory; m != nil {
+			key.by[o] = m.whole.By
+		}
+	}
+	if v := t.divisions[key]; v != nil {
+		return v, nil
+	}
+	v, err := t.divide(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if p.Epilogue.Function != nil { // a rank may have made it anew
+		return v, nil
+	}
+	if len(t.divisions) >= mostDivisions {
+		clear(t.divisions)
+	}
+	t.divisions[key] = v
+	return v, nil
+}
+
 // divide plans the product on all ranks: with the kernel that rank 0 chooses, in one order of the
 // sums, and with one division.
 func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
@@ -207,13 +245,12 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		if !p.Uses(o) {
 			continue
 		}
+		l := p.Layout(o)
+		whole := split.New(split.OnEach, l.Rows, l.Cols, t.weights, 1)
 		if m := p.Operands[o].On.Memory; m != nil {
-			v.Places[o].Matrix = &m.whole
-		} else {
-			l := p.Layout(o)
-			whole := split.New(split.OnEach, l.Rows, l.Cols, t.weights, 1)
-			v.Places[o].Matrix = &whole
+			whole = m.whole
 		}
+		v.Places[o].Matrix = &whole
 	}
 	v.description.Device, v.description.Why = t.name.String(), d.Why
 	v.Plan = v.Product.Plan()

@@ -60,6 +60,8 @@ type Team struct {
 	mu     sync.Mutex // during each use
 	closed bool
 	live   map[*Memory]struct{}
+	// divisions holds those of recent products, the same ones on all ranks.
+	divisions map[divisionKey]*division
 }
 
 // member describes the device of a rank to the others.
@@ -85,7 +87,8 @@ const joinTimeout = 2 * time.Minute
 // Open opens a device at each rank, that of [DeviceOf], and connects them. All ranks call it at the
 // same time. The errors are those of the device and of the group, which has ended after an error.
 func Open(ctx context.Context, g Group, name string) (*Team, error) {
-	t := &Team{group: g, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*Memory]struct{}{}}
+	t := &Team{group: g, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*Memory]struct{}{},
+		divisions: map[divisionKey]*division{}}
 	if err := t.open(ctx, name); err != nil {
 		err = t.failed(err)
 		return nil, device.Join(err, t.release())

@@ -236,6 +236,7 @@ func TestGemm(t *testing.T) {
 				for pick := range 3 + rng.IntN(3) {
 					for _, team := range all {
 						team.pick = func(plans []split.Plan) int { return pick * 7 % len(plans) }
+						clear(team.divisions)
 					}
 					c := x.compute(t, all)
 					if err := want.Exactly(c); err != nil {
@@ -267,6 +268,64 @@ func TestBits(t *testing.T) {
 					t.Errorf("%d ranks on %s, %v, %v: other bits than one rank", n, device, &x.Problem, x.by)
 				}
 			}
+		}
+	}
+}
+
+// counting counts the exchanges of a group.
+type counting struct {
+	Group
+	agreed, gathered *int
+}
+
+func (c counting) Agree(ctx context.Context, values ...[2]string) error {
+	*c.agreed++
+	return c.Group.Agree(ctx, values...)
+}
+
+func (c counting) Gather(ctx context.Context, name string, data []byte) ([][]byte, error) {
+	*c.gathered++
+	return c.Group.Gather(ctx, name, data)
+}
+
+// TestRecent checks that the ranks plan a product once: the next ones with other matrices of the
+// same shapes need one exchange, and have the same bits. Other factors and layouts are planned.
+func TestRecent(t *testing.T) {
+	all := teams(t, 3, "cpu")
+	var agreed, gathered int
+	all[1].group = counting{all[1].group, &agreed, &gathered}
+	x := square(t, 100)
+	rng := testrand.New(t)
+	for o := range gemm.C {
+		for i := range x.Layout(o).Len() {
+			x.Layout(o).Type.Set(x.memory[o], i, rng.NormFloat64())
+		}
+	}
+	var first []byte
+	for i, test := range []struct {
+		change           func()
+		agreed, gathered int
+	}{
+		{func() {}, 2, 1},
+		{func() {}, 1, 0},
+		{func() { x.Alpha = 2 }, 2, 1},
+		{func() { x.by[gemm.B] = split.OnEach }, 2, 1},
+		{func() {}, 1, 0},
+		{func() { x.Alpha = 1 }, 2, 1},
+		{func() { x.by[gemm.B] = split.Rows }, 1, 0},
+	} {
+		test.change()
+		agreed, gathered = 0, 0
+		c := x.compute(t, all)
+		if agreed != test.agreed || gathered != test.gathered {
+			t.Errorf("product %d: %d agreements and %d other exchanges, want %d and %d", i, agreed, gathered, test.agreed,
+				test.gathered)
+		}
+		if first == nil {
+			first = c
+		}
+		if x.Alpha == 1 && !slices.Equal(c, first) {
+			t.Errorf("product %d: other bits than the first", i)
 		}
 	}
 }
