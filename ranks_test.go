@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tilework"
+	"tilework/dtype"
 	"tilework/ranks"
 )
 
@@ -145,6 +146,15 @@ func TestRanksRefuse(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		quantised, err := tilework.NewDeviceMatrix[dtype.Float8E4M3](d, 128, 128)
+		if err != nil {
+			return err
+		}
+		sums, err := tilework.NewDeviceMatrix[float32](d, 128, 128)
+		if err != nil {
+			return err
+		}
+		scales := tilework.New[float32](128, 1)
 		var none tilework.DeviceMatrix[float64]
 		with := func(o ...tilework.Option) error { return tilework.Gemm(ctx, 1, m, m, 0, c, o...) }
 		_, tooLarge := tilework.NewDeviceMatrix[float64](d, 1<<40, 1<<40)
@@ -179,6 +189,8 @@ func TestRanksRefuse(t *testing.T) {
 			{tilework.Gemm(ctx, 1, m, m, 0, host), tilework.ErrUnsupported, "A of several ranks and C of one"},
 			{tilework.Gemm(ctx, 1, m, c.T(), 0, c), tilework.ErrOverlap, "C shares memory with B"},
 			{with(tilework.WithDevice("cpu")), tilework.ErrUnsupported, "device cpu"},
+			{tilework.Gemm(ctx, 1, quantised, quantised, 0, sums, tilework.WithBlockScales(scales, scales.T())),
+				tilework.ErrUnsupported, "block scales of matrices of several ranks"},
 			{with(tilework.WithVerify()), tilework.ErrUnsupported, "verifying"},
 			{with(tilework.WithResidual(host)), tilework.ErrUnsupported, "residual"},
 			{with(tilework.WithKernel("no-such")), tilework.ErrUnsupported, "no-such"},

@@ -114,8 +114,11 @@ func (p *Product) check(t *Team) error {
 			return err
 		}
 	}
-	if p.Batch != (gemm.Batch{}) {
-		return fmt.Errorf("%w: a batch or groups of matrices on several ranks", gemm.ErrUnsupported)
+	switch {
+	case p.Batch != (gemm.Batch{}):
+		return fmt.Errorf("%w: a batch or groups of matrices of several ranks", gemm.ErrUnsupported)
+	case p.BlockScaled():
+		return fmt.Errorf("%w: block scales of matrices of several ranks", gemm.ErrUnsupported)
 	}
 	return nil
 }

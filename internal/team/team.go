@@ -223,14 +223,6 @@ func whyNoNCCL(all []member) string {
 	return ""
 }
 
-// String describes the team: "2 ranks, gpu:0, NCCL 2.27.3".
-func (t *Team) String() string {
-	return fmt.Sprintf("%d ranks, %v, %v", t.group.Size(), t.name, t.transport)
-}
-
-// Rank returns the number of this rank.
-func (t *Team) Rank() int { return t.group.Rank() }
-
 // grace is the time in which the group tells which rank has failed. A connection to it may break
 // before.
 const grace = 2 * time.Second

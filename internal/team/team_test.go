@@ -3,7 +3,6 @@ package team
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -95,9 +94,16 @@ func random(t testing.TB, rng *rand.Rand, elem dtype.Type, most int, exact bool)
 		return gemm.Padded(gemm.Dense(elem, rows, cols))
 	}
 	e, beta := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}, complex(float64(rng.IntN(2)), 0)
+	gated := rng.IntN(4) == 0
+	if gated {
+		e, beta = gemm.Epilogue{Gated: true}, 0
+	}
 	p, _, err := gemm.New(complex(float64(1+rng.IntN(2)), 0), layout(m, k), layout(k, n), beta,
 		gemm.Padded(gemm.Dense(elem, m, n)), e)
-	if err == nil && rng.IntN(3) == 0 {
+	switch {
+	case err == nil && gated:
+		p, err = p.GatedBy(*p.B())
+	case err == nil && rng.IntN(3) == 0:
 		p.Epilogue.Residual = true
 		p, err = p.Plus(gemm.Padded(gemm.Dense(elem, m, n)))
 	}
@@ -330,10 +336,16 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestString checks that the team names the transport and the reason for it.
-func TestString(t *testing.T) {
-	all := teams(t, 2, "cpu")
-	if got, want := fmt.Sprint(all[1]), "2 ranks, cpu, TCP (rank 0: there is no GPU)"; got != want || all[1].Rank() != 1 {
-		t.Errorf("got %q of rank %d, want %q", got, all[1].Rank(), want)
+// TestWhyNoNCCL checks the reasons for which ranks use TCP.
+func TestWhyNoNCCL(t *testing.T) {
+	gpu := func(name, version string) member { return member{GPU: name, NCCL: version, Reason: "not installed"} }
+	for want, all := range map[string][]member{
+		"":                          {gpu("a 1", "2.27.3"), gpu("a 2", "2.27.3"), gpu("b 1", "2.26.0")},
+		"rank 1: not installed":     {gpu("a 1", "2.27.3"), gpu("a 2", "")},
+		"ranks 0 and 2 share a GPU": {gpu("a 1", "2.27.3"), gpu("a 2", "2.27.3"), gpu("a 1", "2.27.3")},
+	} {
+		if got := whyNoNCCL(all); got != want {
+			t.Errorf("%v: %q, want %q", all, got, want)
+		}
 	}
 }
