@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"slices"
 	"unsafe"
 
 	"tilework/ptx"
@@ -228,6 +229,10 @@ func execRet(w *warp, in *inst) {
 	f := w.frame
 	if f.caller == nil {
 		w.exit(w.active)
+		return
+	}
+	if slices.ContainsFunc(w.matrices.using, func(u use) bool { return u.frame == f }) {
+		w.misuse(in, "the function returns with a wgmma.mma_async in flight: want a wgmma.wait_group before")
 		return
 	}
 	if c := f.passing; c.returns {

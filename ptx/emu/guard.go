@@ -43,7 +43,12 @@ func (g *registerGuard) reset(registers int) {
 }
 
 // claimRegisters marks the registers of an operation as in use. It returns false after a misuse.
+//
+// In a function, the assembler waits for each operation, so there is nothing to claim.
 func (w *warp) claimRegisters(in *inst, g *wgmma) bool {
+	if w.frame.fn != w.block.run.entry {
+		return true
+	}
 	guard := &w.matrices.registerGuard
 	take := func(r register, position, total int) bool {
 		h := &guard.held[r.index]

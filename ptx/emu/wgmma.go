@@ -51,7 +51,8 @@ type warpMatrices struct {
 
 // use is an operation that a warp has executed.
 type use struct {
-	id uint64
+	id    uint64
+	frame *frame
 	*wgmma
 }
 
@@ -154,7 +155,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	}
 	member := w.index % groupWarps
 	op.warps[member], op.frame[member] = w, w.frame
-	state.using = append(state.using, use{op.id, g})
+	state.using = append(state.using, use{op.id, w.frame, g})
 	if !op.checkOperands(w, in) {
 		return
 	}
@@ -280,7 +281,9 @@ func (w *warp) waitMatrices(in *inst, n int) {
 		group.finish(w.block, op)
 	}
 	for _, u := range state.using[:bound-state.completed] {
-		state.release(u.wgmma)
+		if u.frame.fn == w.block.run.entry {
+			state.release(u.wgmma)
+		}
 		finished = append(finished, CopyLanes{u.id, full})
 	}
 	state.using = state.using[bound-state.completed:]

@@ -112,3 +112,38 @@ func TestWgmmaMisuse(t *testing.T) {
 		}
 	}
 }
+
+// TestWgmmaInFunction multiplies in a function, as unoptimized code does. The kernel has no wgmma
+// of its own.
+func TestWgmmaInFunction(t *testing.T) {
+	const product = `.func multiply (.reg .b64 %da)
+{
+	.reg .f32 %f<4>;
+	mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+	wgmma.fence.sync.aligned;
+	wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %da, %da, 1, 1, 1, 0, 0;
+	wgmma.commit_group.sync.aligned;
+	wgmma.wait_group.sync.aligned 0;
+	add.f32 %f0, %f0, 0f00000000;
+	ret;
+}
+`
+	text := strings.Replace(kernelSource(`.shared .align 128 .b8 s[4096]; .reg .b32 %a; .reg .b64 %da;
+	mov.u32 %a, s; mad.lo.u32 %a, %t0, 32, %a;
+	st.shared.v4.b32 [%a], {0, 0, 0, 0}; st.shared.v4.b32 [%a+16], {0, 0, 0, 0};
+	fence.proxy.async; bar.sync 0;
+	mov.u32 %a, s; shr.u32 %a, %a, 4; cvt.u64.u32 %da, %a; or.b64 %da, %da, 0x0000001000080000;
+	call multiply, (%da);
+	call multiply, (%da);`), ".visible", product+".visible", 1)
+	text = strings.Replace(text, ".target sm_90", ".target sm_90a", 1)
+	launch := Launch{Block: Dim3{128, 1, 1}}
+	if _, _, err := runModule(t, text, make([]uint32, 1), launch); err != nil {
+		t.Error(err)
+	}
+	text = strings.Replace(text, "wgmma.wait_group.sync.aligned 0;", "", 1)
+	const want = "the function returns with a wgmma.mma_async in flight"
+	if _, _, err := runModule(t, text, make([]uint32, 1), launch); !errors.Is(err, ErrMisuse) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want a misuse: %s", err, want)
+	}
+}

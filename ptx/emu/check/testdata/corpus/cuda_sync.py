@@ -169,6 +169,13 @@ def wgmma_half(r):
 
 
 @case
+def specialised_warps(r):
+    a, b = floats(r, 128, 320, dtype=np.float16), floats(r, 8, 320, dtype=np.float16)
+    c = want(a.astype(np.float32) @ b.T.astype(np.float32))
+    return launch(1, 384, Tensor(a, (128, 64), 128), Tensor(b, (8, 64), 128), c, 320)
+
+
+@case
 def multicast(r):
     x = ints(r, -99, 99, 64)
     return launch(2, 64, x, want(np.r_[x, x + 1]), cluster=2)

@@ -313,6 +313,26 @@ __device__ unsigned long long descriptor(const void *p) { // rows of 128 bytes, 
     return (unsigned long long)(shared(p) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
+// multiply_tile adds the product of A (64×64) and the transpose of B (8×64) to d.
+__device__ void multiply_tile(float *d, const half *a, const half *b) {
+    // One statement, because nvcc -G copies the registers of each.
+    asm volatile("wgmma.fence.sync.aligned;\n"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %6, %7, 1, 1, 1, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %8, %9, 1, 1, 1, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %10, %11, 1, 1, 1, 0, 0;\n"
+                 "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "l"(descriptor(a)), "l"(descriptor(b)), "l"(descriptor(a + 16)), "l"(descriptor(b + 16)),
+                   "l"(descriptor(a + 32)), "l"(descriptor(b + 32)), "l"(descriptor(a + 48)), "l"(descriptor(b + 48))
+                 : "memory");
+}
+
+__device__ void store_tile(float *c, const float *d) {
+    int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4 * 2;
+    c[row * 8 + col] = d[0], c[row * 8 + col + 1] = d[1], c[(row + 8) * 8 + col] = d[2], c[(row + 8) * 8 + col + 1] = d[3];
+}
+
 // wgmma_half multiplies A (64×k) with the transpose of B (8×k) in tiles of 64 along k, by TMA.
 KERNEL wgmma_half(const __grid_constant__ tensor_map a, const __grid_constant__ tensor_map b, float *c, int k) {
     __shared__ __align__(1024) half as[2][64 * 64], bs[2][8 * 64];
@@ -330,21 +350,42 @@ KERNEL wgmma_half(const __grid_constant__ tensor_map a, const __grid_constant__ 
     for (int i = 0; i < k / 64; i++) {
         if (threadIdx.x == 0 && i + 1 < k / 64) load(i + 1);
         wait(&full[i & 1], i >> 1 & 1);
-        // One statement, because nvcc -G copies the registers of each.
-        asm volatile("wgmma.fence.sync.aligned;\n"
-                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %6, %7, 1, 1, 1, 0, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %8, %9, 1, 1, 1, 0, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %10, %11, 1, 1, 1, 0, 0;\n"
-                     "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "l"(descriptor(as[i & 1])), "l"(descriptor(bs[i & 1])), "l"(descriptor(as[i & 1] + 16)),
-                       "l"(descriptor(bs[i & 1] + 16)), "l"(descriptor(as[i & 1] + 32)), "l"(descriptor(bs[i & 1] + 32)),
-                       "l"(descriptor(as[i & 1] + 48)), "l"(descriptor(bs[i & 1] + 48)) : "memory");
+        multiply_tile(d, as[i & 1], bs[i & 1]);
         __syncthreads();
     }
-    int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4 * 2;
-    c[row * 8 + col] = d[0], c[row * 8 + col + 1] = d[1], c[(row + 8) * 8 + col] = d[2], c[(row + 8) * 8 + col + 1] = d[3];
+    store_tile(c, d);
+}
+
+// specialised_warps multiplies A (128×k) with the transpose of B (8×k). One warpgroup loads tiles by TMA, and two
+// multiply them.
+KERNEL specialised_warps(const __grid_constant__ tensor_map a, const __grid_constant__ tensor_map b, float *c, int k) {
+    __shared__ __align__(1024) half as[2][128 * 64], bs[2][8 * 64];
+    __shared__ unsigned long long full[2], empty[2];
+    for (int i = 0; i < 2; i++) {
+        start(&full[i], 1);
+        start(&empty[i], 256);
+    }
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        for (int i = 0; threadIdx.x == 0 && i < k / 64; i++) {
+            int stage = i & 1;
+            wait(&empty[stage], i >> 1 & 1 ^ 1);
+            expect(&full[stage], sizeof as[0] + sizeof bs[0]);
+            load_box(as[stage], &a, i * 64, 0, &full[stage]);
+            load_box(bs[stage], &b, i * 64, 0, &full[stage]);
+        }
+        return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
+    int group = threadIdx.x / 128 - 1;
+    float d[4] = {};
+    for (int i = 0; i < k / 64; i++) {
+        int stage = i & 1;
+        wait(&full[stage], i >> 1 & 1);
+        multiply_tile(d, as[stage] + group * 64 * 64, bs[stage]);
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(&empty[stage])) : "memory");
+    }
+    store_tile(c + group * 64 * 8, d);
 }
 
 // multicast copies the same elements to both blocks of a cluster; each of them loads one half.
