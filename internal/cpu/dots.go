@@ -90,7 +90,7 @@ func (t *dotTiles[T]) prepare(mk *microKernel[T], l, s int, tall bool) {
 		t.dot, t.height, t.apart = mk.Tall, mk.lanes(), mk.lanes()
 		return
 	}
-	t.height, t.apart = min(l, asm.DotRows), asm.DotRows
+	t.height, t.apart = equalParts(l, asm.DotRows, 1), asm.DotRows
 	t.dot = mk.Dot[t.height-1]
 }
 
@@ -187,7 +187,7 @@ func (d *dots[T]) do(task, worker int) {
 			beta = 1
 		}
 	} else {
-		for i := first; i < first+rows; i += asm.DotRows {
+		for i := first; i < first+rows; i += d.height {
 			d.computeRows(min(i, d.l-d.height), i, memory[:workerSums], memory[workerSums:])
 		}
 	}
@@ -198,7 +198,9 @@ func (d *dots[T]) do(task, worker int) {
 func (t *dotTiles[T]) compute(first, end, p, k int, beta T, sums []T) {
 	dot, y, tile := t.dot[t.s-1], t.y.at(0, p), t.s*t.apart
 	i := first
-	if whole := (end - first) / t.height; whole > 0 && t.s == 1 && t.c.rs == 1 && t.alpha == 1 && beta == 0 {
+	whole := (end - first) / t.height          // tiles
+	dense := whole == 1 || t.height == t.apart // whether their sums follow each other
+	if whole > 0 && dense && t.s == 1 && t.c.rs == 1 && t.alpha == 1 && beta == 0 {
 		dot(whole, k, &t.x[i*t.ldx+p], t.ldx, y, t.y.rs, t.c.at(i, 0))
 		i += whole * t.height
 	}

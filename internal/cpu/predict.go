@@ -347,7 +347,7 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	}
 	across := float64(mk.maxDotCols())
 	groups := math.Ceil(s / across)
-	h, reduce, row := float64(asm.DotRows), x.reduce, float64(dotsRowBytes)
+	h, reduce, row := float64(equalParts(int(l), asm.DotRows, 1)), x.reduce, float64(dotsRowBytes)
 	tiles := math.Ceil(l / h)
 	calls := tiles * groups
 	if s <= across && x.widened == 0 { // one call for several tiles; see [dots.inTiles]
