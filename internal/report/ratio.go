@@ -53,7 +53,8 @@ func (s *study) distance(r row, peer string) int {
 }
 
 // comparisons returns the ratios by facet, peer and source. It omits peers if the arithmetic of
-// another peer is closer to ours.
+// another peer is closer to ours, and peers on more GPUs than ours. Rows with B on each GPU copy
+// nothing, unlike the peers.
 func (s *study) comparisons(rows []row) []comparison {
 	type key struct {
 		facet, peer string
@@ -65,6 +66,9 @@ func (s *study) comparisons(rows []row) []comparison {
 	names := s.naming(rows, "subject", "kind", "type", "source")
 	for _, r := range bySize(rows) {
 		f, name := r.kind()+", "+arithmetic(r), names.of(r, shape(r.Record))
+		if _, division, n := onGPUs(r); n < gpusOfDevice(r) || division == "each" {
+			continue
+		}
 		for _, v := range r.Versus {
 			k := key{f, v.Peer, r.source}
 			if _, known := at[k]; !known {

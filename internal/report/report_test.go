@@ -112,6 +112,38 @@ func TestScaling(t *testing.T) {
 	}
 }
 
+// TestPeersOfSeveral checks that a peer on several GPUs is compared with our kernels on as many,
+// and is no curve beside the peak of one.
+func TestPeersOfSeveral(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	const device = "gpu:0,1"
+	ours := []bench.Record{}
+	for subject, rate := range map[string]float64{"wgmma": 25_000, "wgmma@gpu:0,1": 48_000, "wgmma@gpu:0,1/each": 50_000} {
+		r := m.record(pace{subject: subject, rate: rate}, device, bench.Cube(8192), false)
+		r.Versus = []bench.Ratio{{Peer: "pytorch", Speed: rate / 40_000}}
+		ours = append(ours, r)
+	}
+	peer := m.record(pace{subject: "pytorch", rate: 40_000}, device, bench.Cube(8192), false)
+	peer.Peer = true
+	r := newReport(t, Source{"r", append(ours, peer)})
+	ratios := 0
+	for _, s := range append(r.Sections, r.Lead) {
+		for _, c := range s.Charts {
+			switch text := c.Answer; {
+			case strings.HasPrefix(c.ID, "rate-") && strings.Contains(text, "pytorch"):
+				t.Errorf("%s: %s", c.ID, text)
+			case strings.HasPrefix(c.ID, "ratio-"):
+				if ratios++; !strings.Contains(text, "1.20×") {
+					t.Errorf("%s: %s; want the ratio of B in rows, 1.20×", c.ID, text)
+				}
+			}
+		}
+	}
+	if ratios == 0 {
+		t.Error("no chart of ratios")
+	}
+}
+
 // TestMissing checks that the report states the questions that it cannot answer, and has no section
 // for them.
 func TestMissing(t *testing.T) {

@@ -11,8 +11,11 @@ import (
 
 // onGPUs returns the kernel of a row, the division of B if it is not the usual one, and the number
 // of GPUs. The subject of several GPUs ends in their list and the division:
-// "wgmma@gpu:0,1/columns".
+// "wgmma@gpu:0,1/columns". A peer uses all GPUs of its device.
 func onGPUs(r row) (kernel, division string, gpus int) {
+	if r.Peer {
+		return r.Subject, "", gpusOfDevice(r)
+	}
 	kernel, list, several := strings.Cut(r.Subject, "@gpu:")
 	if !several {
 		return kernel, "", 1
@@ -25,6 +28,9 @@ func gpus(r row) int {
 	_, _, n := onGPUs(r)
 	return n
 }
+
+// gpusOfDevice returns the number of GPUs that a row was measured on or beside.
+func gpusOfDevice(r row) int { return 1 + strings.Count(r.Device, ",") }
 
 // several reports whether a row is one of several GPUs, which the peak of one does not limit.
 func several(r row) bool { return gpus(r) > 1 }
