@@ -167,7 +167,7 @@ func (r *row) judge(c *Candidate, j *job) {
 func (r *row) estimate(c *Candidate, j *job) {
 	c.prediction = r.predict(j, &c.Config)
 	if s := c.Config.Tile; s.SerialK > 1 {
-		c.prediction.multiply += j.serialParts(r.Kernel, s) * float64((s.SerialK-1)*c.prediction.rounds)
+		c.prediction.multiply += j.serialParts(r.Kernel, s, &c.prediction)
 	}
 	c.Cycles = c.prediction.cycles()
 }

@@ -38,11 +38,11 @@ type splitSum struct {
 	bytes  float64 // bytes of partial sums
 }
 
-// serialParts is the cost of each part of K but the first, in cycles of a block.
+// serialParts is the cost of each part of K but the first.
 type serialParts struct {
-	add    float64 // to add its sums to totals in registers
-	shared float64 // to add them to totals in shared memory
-	drain  float64 // of wgmma, until the tensor cores have finished a part
+	add    float64 // cycles of a block to add its sums to totals in registers
+	shared float64 // cycles of an SM to add a sum to a total in shared memory
+	drain  float64 // cycles of a block until the tensor cores have finished a part
 }
 
 // naiveCosts are those of the kernel naive.

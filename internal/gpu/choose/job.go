@@ -118,17 +118,18 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 	return n.launch + n.round*float64(rounds) + j.perSM(float64(bytes), n.bytes)
 }
 
-// serialParts returns the cycles in which a block of kernel k adds the sums of a part to its
+// serialParts returns the cycles in which the blocks of an SM add the sums of serial parts to their
 // totals.
-func (j *job) serialParts(k *kernel.Kernel, s kernel.Tile) float64 {
+func (j *job) serialParts(k *kernel.Kernel, s kernel.Tile, x *prediction) float64 {
 	n := &j.costs.machine.serial
 	switch {
 	case k.TMA:
-		return n.drain + n.add
-	case kernel.TotalsInShared(s, j.Accum()):
-		return n.shared
+		return float64(s.SerialK-1) * float64(x.rounds) * (n.drain + n.add)
+	case k == kernel.Blocked && kernel.TotalsInShared(s, j.Accum()):
+		const clear = 2 // before the first part and after the last one
+		return float64(s.SerialK+clear-1) * float64(kernel.CeilDiv(x.blocks, j.sms)*s.M*s.N) * n.shared
 	}
-	return n.add
+	return float64(s.SerialK-1) * float64(x.rounds) * n.add
 }
 
 // prediction is the estimated time of a configuration in clock cycles of an SM, by its parts.

@@ -105,7 +105,7 @@ func checkBlocked(s Tile) error {
 		return bad("%d stages of %d bytes: want at least 2 stages, in at most %d bytes", s.Stages,
 			shared/max(s.Stages, 1), staticShared)
 	}
-	return nil
+	return checkSerial("blocked", s)
 }
 
 // maxSumRegisters is the maximum number of 4-byte registers for a thread's accumulators.
@@ -123,10 +123,22 @@ func registersNeeded(s Tile, sums dtype.Type) int {
 	return sums.Bytes(held+moved) / 4
 }
 
-func checkFitBlocked(p *gemm.Problem, s Tile) error {
-	if err := checkSerial("blocked", s); err != nil {
-		return err
+// TotalsInShared reports whether kernel blocked has the totals of serial parts in shared memory. In
+// registers they would leave too few warps to hide latency.
+func TotalsInShared(s Tile, sums dtype.Type) bool {
+	return sums.Bytes(2*s.RowsPerThread*s.ColsPerThread)/4 >= maxSumRegisters
+}
+
+// totalsBytes returns the dynamic shared memory of the totals of a block.
+func totalsBytes(c Config) int {
+	s, sums := c.Tile, c.In.Info().Accum
+	if s.SerialK < 2 || !TotalsInShared(s, sums) {
+		return 0
 	}
+	return sums.Bytes(s.RowsPerThread * s.ColsPerThread * BlockedThreads(s))
+}
+
+func checkFitBlocked(p *gemm.Problem, s Tile) error {
 	sums := p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread) / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
 		return fmt.Errorf("%w: kernel blocked with tile %v: %d registers per thread for accumulators and elements in %v: "+
@@ -221,7 +233,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 	}
 	meet()
 	load(0)
-	step, end := g.serialSteps(slices.Concat(acc...))
+	step, end := g.serialSteps(slices.Concat(acc...), TotalsInShared(s, c.In.Info().Accum))
 	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := depart(free)

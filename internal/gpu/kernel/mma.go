@@ -143,7 +143,7 @@ func checkMMA(s Tile) error {
 	case MMAThreads(s) > maxThreads:
 		return bad("a block of %d threads: want at most %d", MMAThreads(s), maxThreads)
 	}
-	return nil
+	return checkSerial("mma", s)
 }
 
 func badMMA(s Tile, format string, args ...any) error {
@@ -159,11 +159,8 @@ const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 func checkFitMMA(p *gemm.Problem, s Tile) error {
 	t := p.In()
 	in, _ := frag.Best(mmaElement(t), newestSM)
-	if err := checkSerial("mma", s); err != nil {
-		return err
-	}
 	switch {
-	case s.SerialK > 1 && TotalsInShared(s, p.Accum()):
+	case s.SerialK > 1 && p.Accum().Bytes(2*s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters:
 		return badMMA(s, "%d accumulators per thread: too few registers for the totals of serial parts",
 			s.RowsPerThread*s.ColsPerThread)
 	case s.K < in.K || t.Bytes(s.K) > maxTileRowBytes:
@@ -279,7 +276,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one set is multiplied while the other is loaded
 	emit(w.loads(sets[0], ring.Use(), 0))
 	steps := s.K / w.read.K
-	step, end := g.serialSteps(slices.Concat(slices.Concat(w.acc...)...))
+	step, end := g.serialSteps(slices.Concat(slices.Concat(w.acc...)...), false)
 	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K), func(build.Reg) {
 		for n := range steps {
 			var copies []func()

@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 
-	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/build"
@@ -43,41 +42,41 @@ func (x *SerialSums) Add() {
 }
 
 // serialSteps returns functions to call after each step along K and after the last one, for a
-// kernel that multiplies all steps in one loop. They emit nothing without serial parts.
-func (g *Writer) serialSteps(sums []build.Reg) (step, end func()) {
+// kernel that multiplies all steps in one loop. They emit nothing without serial parts. inShared
+// selects shared memory for the totals.
+func (g *Writer) serialSteps(sums []build.Reg, inShared bool) (step, end func()) {
 	if g.Config.Tile.SerialK < 2 {
 		return func() {}, func() {}
 	}
-	add := g.newTotals(sums)
+	add := g.newTotals(sums, inShared)
 	steps := g.Named("partSteps", g.PartSteps())
 	left := g.Var("left", steps.Type(), steps) // steps of the part
 	step = func() {
 		g.Set(left, g.Sub(left, 1))
 		g.If(g.Eq(left, 0), func() {
 			g.Comment("the part is complete")
-			add()
-			for _, sum := range sums {
-				g.Set(sum, 0)
+			for i := range sums {
+				add(i)
+				g.Set(sums[i], 0)
 			}
 			g.Set(left, steps)
 		})
 	}
 	return step, func() {
-		for i, total := range add() {
-			g.Set(sums[i], total)
+		for i := range sums {
+			g.Set(sums[i], add(i))
 		}
 	}
 }
 
-// newTotals returns a function that adds the sums of a part to the totals of the thread, and
-// returns these. They are in registers or, if a thread has too few, in shared memory.
-func (g *Writer) newTotals(sums []build.Reg) (add func() []build.Reg) {
-	accum := g.Config.In.Info().Accum
-	if !TotalsInShared(g.Config.Tile, accum) {
-		x := g.NewSerialSums(sums)
-		return func() []build.Reg {
-			x.Add()
-			return x.Totals
+// newTotals returns a function that adds sum i of a part to the total of the thread, and returns
+// the total.
+func (g *Writer) newTotals(sums []build.Reg, inShared bool) (add func(i int) build.Reg) {
+	if !inShared {
+		totals := g.Vars("total", g.AccType, len(sums), 0)
+		return func(i int) build.Reg {
+			g.Set(totals[i], g.Add(totals[i], sums[i]))
+			return totals[i]
 		}
 	}
 	// Threads access adjacent banks, and each its own totals only.
@@ -86,28 +85,11 @@ func (g *Writer) newTotals(sums []build.Reg) (add func() []build.Reg) {
 	for i := range sums {
 		shared.Store(i, tid, zero)
 	}
-	return func() []build.Reg {
-		totals := make([]build.Reg, len(sums))
-		for i, sum := range sums {
-			totals[i] = g.Add(shared.Load(i, tid), sum)
-			shared.Store(i, tid, totals[i])
-		}
-		return totals
+	return func(i int) build.Reg {
+		total := g.Add(shared.Load(i, tid), sums[i])
+		shared.Store(i, tid, total) // after the last part too: it keeps ptxas from loading all totals at once
+		return total
 	}
-}
-
-// TotalsInShared reports whether the totals of serial parts take too many registers.
-func TotalsInShared(s Tile, accum dtype.Type) bool {
-	return accum.Bytes(2*s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters
-}
-
-// totalsBytes returns the dynamic shared memory of the totals of a block of kernel blocked.
-func totalsBytes(c Config) int {
-	s, accum := c.Tile, c.In.Info().Accum
-	if s.SerialK < 2 || !TotalsInShared(s, accum) {
-		return 0
-	}
-	return accum.Bytes(s.RowsPerThread * s.ColsPerThread * BlockedThreads(s))
 }
 
 // checkSerial returns an error if K is in parts in several ways.
