@@ -38,7 +38,7 @@ func TestTunedChoice(t *testing.T) {
 		d.info.Name, d.info.Emulated = name, emulated
 		return exec.New(d)
 	}
-	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 61, 50)
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 1000, 30)
 	choice := tuned.Tuned{
 		Form: tuned.FormOf(&p), Choice: backend.Choice{Kernel: "tiled", Tile: "16"},
 		Default: backend.Choice{Kernel: "blocked"},

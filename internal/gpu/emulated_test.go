@@ -25,8 +25,8 @@ func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 // shapes returns the tiles in list, whose last tile must be the smallest, and variants to test with
 // them. If k supports clusters, it adds small tiles with three warpgroups, with few rows and
 // columns, and with a cluster along M and along K. If k supports split-K, it adds the smallest tile
-// with several splits and with serial parts of K. Without testkit.Full, list is reduced to the
-// smallest tile and one split.
+// with several splits, with serial parts of K and with both. Without testkit.Full, list is reduced
+// to the smallest tile and one split.
 func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
@@ -45,8 +45,12 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 		for _, s.SplitK = range parts {
 			list = append(slices.Clip(list), s)
 		}
+		both := s
 		s.SplitK, s.SerialK = 0, 3
 		list = append(list, s)
+		if both.SplitK, both.SerialK = 2, 3; k.CheckTile(both) == nil {
+			list = append(list, both)
+		}
 	}
 	return list
 }

@@ -295,7 +295,7 @@ func TestShapes(t *testing.T) {
 		{"blocked", "128x64x16/8x4/2+7", ""},
 		{"blocked", "64x64x8/8x4/2+0", `serial parts "0"`},
 		{"skinny", "1x32x128/1x4+32", ""},
-		{"skinny", "1x32x128/1x4+33", "33 serial parts and split-K of 0: want at most 32 parts"},
+		{"skinny", "1x32x128/1x4+33", "33 serial parts: want at most 32, one for each thread along K"},
 		{"tiled", "32*2", "kernel tiled"},
 		{"tiled", "32+2", "kernel tiled"},
 		{"blocked", "96x64x8/8x4/2", "size 96: want a power of two"},

@@ -179,9 +179,19 @@ func (x *rowsCase) checkRows(t *testing.T, rng *rand.Rand, d device.Device) {
 		return c.Rejected != nil || c.Config.Tile.M*c.Config.Tile.N > 128*128
 	})
 	rng.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-	for _, c := range candidates[:min(len(candidates), testkit.Cases(6, 20))] {
-		check(&p, rng.IntN(x.rows-p.M+1), exec.Options{Kernel: c.Kernel.Name, Shape: c.Config.Tile.String()})
+	ways := map[string]int{}
+	for _, c := range candidates {
+		if way := partition(&c); ways[way] < testkit.Cases(1, 4) {
+			ways[way]++
+			check(&p, rng.IntN(x.rows-p.M+1), exec.Options{Kernel: c.Kernel.Name, Shape: c.Config.Tile.String()})
+		}
 	}
+}
+
+// partition names the kernel of a candidate and the ways in which it partitions K.
+func partition(c *choose.Candidate) string {
+	s := c.Config.Tile
+	return fmt.Sprintln(c.Kernel.Name, s.SplitK > 1, s.SerialK > 1, s.ClusterM > 1, s.ClusterK > 1)
 }
 
 // firstDifference returns the index of the first element of got that differs from want, or -1. A

@@ -106,13 +106,10 @@ func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
 	if c.Rejected = r.Check(j.Problem, kernel.Tile{}, j.align, j.device); c.Rejected != nil {
 		return yield(c)
 	}
+	if j.ordered {
+		return r.invariantCandidates(c, j, yield)
+	}
 	for _, s := range r.tilesFor(j) {
-		if j.ordered {
-			if !r.invariantCandidates(c, j, s, yield) {
-				return false
-			}
-			continue
-		}
 		c.Config = r.config(j, s)
 		if r.judge(c, j); !yield(c) {
 			return false

@@ -94,11 +94,13 @@ type skinnyCosts struct {
 	launch       float64 // cycles of an empty launch
 	block        float64 // cycles to start and end a block
 	exposed      float64 // cycles that a warp waits between two instructions, while one block works
+	partExposed  float64 // the same where each thread along K has a part of its own
 	latency      float64 // cycles until a load from memory returns
 	cacheLatency float64 // cycles until a load from the L2 cache returns
 	alone        float64 // bytes that an SM reads from the L2 cache
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
 	line         float64 // the same for a line
+	single       float64 // the same for a line that only one lane reads
 }
 
 // mmaCosts are those of the kernel mma. The rates were fitted by hand. That of float64 is the rate

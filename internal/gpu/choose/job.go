@@ -69,11 +69,13 @@ func (j *job) packing(s kernel.Tile) *packing {
 	return x
 }
 
-// parts returns the number of parts of K and the length of the longest.
+// parts returns the number of parts of K that blocks of their own multiply, and the length of the
+// longest.
 func (j *job) parts(s kernel.Tile) (parts, depth int) {
 	parts, depth = 1, max(j.K, 1)
 	if s.SplitK > 1 {
-		parts, depth = kernel.SplitCount(j.Problem, s), min(kernel.SplitLen(j.Problem, s), depth)
+		parts = kernel.SplitBlocks(j.Problem, s)
+		depth = min(kernel.SplitLen(j.Problem, s)*max(s.SerialK, 1), depth)
 	}
 	return parts, depth
 }
@@ -112,8 +114,10 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 	if parts < 2 {
 		return 0
 	}
+	parts = kernel.SplitCount(j.Problem, c.Tile)
 	n := &j.costs.machine.sum
-	rounds := kernel.CeilDiv(parts, kernel.SplitKSumConfig(*c).Tile.K*kernel.SplitKSumLoads)
+	second := kernel.SplitKSumConfig(*c).Tile
+	rounds := kernel.CeilDiv(parts, second.K*second.Stages)
 	bytes := j.Accum().Bytes(parts * j.M * kernel.PartialSumLD(j.Problem))
 	return n.launch + n.round*float64(rounds) + j.perSM(float64(bytes), n.bytes)
 }

@@ -16,6 +16,8 @@ type row struct {
 	predict func(*job, *kernel.Config) prediction
 	// tiles returns the tiles for the job's element type; nil stands for the kernel's own list.
 	tiles func(*job) []kernel.Tile
+	// partTiles returns further tiles for row-invariant products with K in parts; nil means none.
+	partTiles func(*job) []kernel.Tile
 	// maxFill is the largest number of blocks per SM for which K is split, and minSteps the
 	// smallest number of steps along K of a part. Zeros leave K whole.
 	maxFill, minSteps int
@@ -29,8 +31,10 @@ var rows = []*row{
 	{Kernel: kernel.Tiled, predict: predictTiled},
 	{Kernel: kernel.Blocked, predict: predictBlocked, maxFill: 6, minSteps: 4},
 	{Kernel: kernel.MMA, predict: predictMMA, tiles: mmaTiles, maxFill: 4, minSteps: 8, fillsSMs: true},
-	{Kernel: sm90.WGMMA, predict: predictWGMMA, tiles: wgmmaTiles, maxFill: 6, minSteps: 4},
-	{Kernel: kernel.Skinny, predict: predictSkinny, maxFill: 6, minSteps: 4},
+	{Kernel: sm90.WGMMA, predict: predictWGMMA, tiles: wgmmaTiles, partTiles: wgmmaPartTiles, maxFill: 6,
+		minSteps: 4},
+	{Kernel: kernel.Skinny, predict: predictSkinny, tiles: skinnyTiles, partTiles: skinnyPartTiles, maxFill: 6,
+		minSteps: 4},
 }
 
 // Kernels lists the GPU kernels in the order in which the documentation introduces them.

@@ -26,7 +26,7 @@ var referenceRows = []int{1, 8, 64, 512, 4096}
 const referenceSMs = 132
 
 // partsOfK are the numbers of parts of K of the orders to choose from.
-var partsOfK = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}
+var partsOfK = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}
 
 // orderKey holds all that the order of a row-invariant product depends on.
 type orderKey struct {
@@ -122,43 +122,70 @@ func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
 	if r.Check(j.Problem, kernel.Tile{}, j.align, j.device) != nil {
 		return
 	}
-	for _, s := range r.tilesFor(j) {
-		for _, parts := range partsOfK {
-			if parts > 1 && (!r.SplitsK || s.ClusterK > 1 || !j.ReadsAB()) {
-				break
+	for _, parts := range partsOfK {
+		if parts > 1 && (!r.SplitsK || !j.ReadsAB()) {
+			return
+		}
+		for _, s := range r.invariantTiles(j, parts) {
+			o, ok := r.Order(j.Problem, s, j.device.Target.SM)
+			if !ok || parts > 1 && o.Part == 0 {
+				continue
 			}
-			for _, s := range inParts(s, parts) {
-				o, ok := r.Order(j.Problem, s, j.device.Target.SM)
-				if !ok || parts > 1 && o.Part == 0 {
-					continue
-				}
-				c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
-				if r.judge(&c, j); c.Rejected == nil {
-					f(o, c.Cycles)
-				}
+			c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
+			if r.judge(&c, j); c.Rejected == nil {
+				f(o, c.Cycles)
 			}
 		}
 	}
 }
 
-// inParts returns the variants of tile s with K in a number of parts.
-func inParts(s kernel.Tile, parts int) []kernel.Tile {
-	if parts < 2 {
-		return []kernel.Tile{s}
+// invariantTiles returns the tiles for a row-invariant product with K in a number of parts: by
+// split-K, by serial parts or both.
+func (r *row) invariantTiles(j *job, parts int) (all []kernel.Tile) {
+	tiles := r.tilesFor(j)
+	if parts < 2 || !r.SplitsK || !j.ReadsAB() {
+		return tiles
 	}
-	split, serial := s, s
-	split.SplitK, serial.SerialK = parts, parts
-	return []kernel.Tile{split, serial}
+	if r.partTiles != nil {
+		tiles = slices.Concat(tiles, r.partTiles(j))
+	}
+	for _, s := range tiles {
+		switch {
+		case s.ClusterK > 1:
+			all = append(all, s)
+		case r.KPerThread > 0:
+			all = append(all, partsInThreads(s, parts, s.K/r.KPerThread)...)
+		default:
+			split, serial := s, s
+			split.SplitK, serial.SerialK = parts, parts
+			all = append(all, split, serial)
+		}
+	}
+	return all
 }
 
-// invariantCandidates yields the candidates of tile s for a row-invariant product, and reports
-// whether there may be more.
-func (r *row) invariantCandidates(c *Candidate, j *job, s kernel.Tile, yield func(*Candidate) bool) bool {
+// partsInThreads returns the variants of tile s with parts of K in the threads of as few blocks as
+// possible, of twice and of four times as many. A block has the given number of threads along K.
+func partsInThreads(s kernel.Tile, parts, threads int) (all []kernel.Tile) {
+	fewest := kernel.CeilDiv(parts, threads)
+	for blocks := fewest; blocks <= min(4*fewest, parts/2); blocks *= 2 {
+		s.SerialK = kernel.CeilDiv(parts, blocks)
+		if blocks > 1 {
+			s.SplitK = kernel.CeilDiv(parts, s.SerialK)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// invariantCandidates yields the candidates for a row-invariant product, and reports whether there
+// may be more.
+func (r *row) invariantCandidates(c *Candidate, j *job, yield func(*Candidate) bool) bool {
 	parts := 1
-	if j.order.Part > 0 && r.SplitsK && s.ClusterK < 2 && j.ReadsAB() {
+	if j.order.Part > 0 {
 		parts = kernel.CeilDiv(j.K, j.order.Part)
 	}
-	for _, s := range inParts(s, parts) {
+	for _, s := range r.invariantTiles(j, parts) {
 		c.Config = r.config(j, s)
 		if r.judge(c, j); !yield(c) {
 			return false

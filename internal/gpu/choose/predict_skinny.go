@@ -10,6 +10,7 @@ import (
 // thread.
 type skinnyBlock struct {
 	in        dtype.Type
+	warps     int         // number of warps
 	slim      int         // the slim side of the tile
 	few, many skinnyStrip // the operand of the slim side, and that of the long side
 	steps     int         // along K
@@ -22,6 +23,8 @@ type skinnyBlock struct {
 	// sectors and lines are the numbers of sectors and of lines that load instructions access, each
 	// counted for every instruction of a warp that accesses it.
 	sectors, lines float64
+	// single is the number of accesses to lines that only one lane of a warp reads.
+	single float64
 }
 
 // skinnyStrip is a tile's part of an operand: rows of op(A) or of op(B)ᵀ.
@@ -41,12 +44,15 @@ type skinnyStrip struct {
 // lineBytes is the size of a line of the L1 cache.
 const lineBytes = 128
 
-// The layout of the kernel skinny.
-const (
-	skinnyPatch     = 4   // elements along the long side and along K that a thread loads in a step
-	skinnyThreads   = 256 // of a block
-	skinnyRegisters = 96  // of a thread's loads in flight
-)
+// skinnyPatch is the number of elements along the long side and along K that a thread loads in a
+// step.
+const skinnyPatch = 4
+
+// skinnyTiles returns the tiles for K as a whole and for split-K.
+func skinnyTiles(*job) []kernel.Tile { return kernel.SkinnyTiles }
+
+// skinnyPartTiles returns the further tiles for K in parts.
+func skinnyPartTiles(*job) []kernel.Tile { return kernel.SkinnyPartTiles }
 
 // predictSkinny: threads issue instructions and wait for loads, while memory and the L2 cache
 // deliver the operands. The blocks that an SM holds at once hide each other's latency, but the
@@ -57,11 +63,14 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	b := newSkinnyBlock(j, c, depth)
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch, sum: j.sum(c, parts)}
 	busiest := kernel.CeilDiv(x.blocks, j.sms)
+	if b.many.apart { // K is not split further to fill the SMs
+		b.held = min(b.held, busiest)
+	}
 	x.rounds = kernel.CeilDiv(busiest, b.held)
 
 	first := float64(min(busiest, b.held))*b.start(n) + n.latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
-	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line)
+	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
 	delivery := max(j.perSM(j.traffic, j.costs.machine.memory), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
@@ -88,10 +97,14 @@ func (b *skinnyBlock) threads(n *skinnyCosts, blocks int, fresh float64) float64
 	return max(issue, waves*b.start(n)+b.loop(n, n.latency)+max(waves-1, 0)*b.loop(n, later))
 }
 
-// issue returns the cycles of an SM in which all threads of a block issue an instruction.
+// issue returns the cycles of an SM in which all threads of a block issue an instruction. Other
+// blocks hide a part of its waits.
 func (b *skinnyBlock) issue(n *skinnyCosts) float64 {
-	const warps = skinnyThreads / frag.Lanes
-	return float64(warps)/schedulers + n.exposed/float64(b.held)
+	exposed := n.exposed
+	if b.many.apart {
+		exposed = n.partExposed
+	}
+	return float64(b.warps)/schedulers + exposed/float64(b.held)
 }
 
 // start returns the cycles to start a block and to issue each of its instructions once.
@@ -115,7 +128,8 @@ func (b *skinnyBlock) loop(n *skinnyCosts, latency float64) float64 {
 func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 	s := c.Tile
 	slim, long := min(s.M, s.N), max(s.M, s.N)
-	b := &skinnyBlock{in: j.In(), slim: slim, steps: kernel.CeilDiv(depth, s.K)}
+	b := &skinnyBlock{in: j.In(), warps: kernel.Skinny.BlockThreads(s).X / frag.Lanes, slim: slim,
+		steps: kernel.CeilDiv(depth, s.K), ahead: kernel.SkinnyStepsAhead(s, j.In())}
 	if s.SerialK > 1 { // each thread has a part
 		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), skinnyPatch)
 	}
@@ -125,7 +139,8 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 	if s.RowsPerThread != s.M {
 		b.few, b.many = b.many, b.few
 	}
-	lanes, across := 32, skinnyPatch
+	lanes := min(32, s.K/skinnyPatch)
+	across := 32 / lanes * skinnyPatch
 	b.few.apart, b.many.apart = s.SerialK > 1, s.SerialK > 1
 	if !b.many.kMajor {
 		lanes, across = 32*skinnyPatch/long, long
@@ -133,7 +148,7 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 	b.few.place(slim, slim, slim, lanes)
 	b.many.place(skinnyPatch, long, across, lanes)
 
-	b.countRegisters(j.Accum().Bytes(1))
+	b.setHeld(j.Accum().Bytes(1))
 	b.countInstructions(j.Accum().Bytes(1))
 	b.countLoads(depth, s.K, long)
 	return b
@@ -149,15 +164,12 @@ func (x *skinnyStrip) place(rows, block, warp, lanes int) {
 	}
 }
 
-// countRegisters sets the steps in flight and the blocks of an SM. Registers limit both.
-func (b *skinnyBlock) countRegisters(accum int) {
+// setHeld sets the number of blocks of an SM, which registers limit.
+func (b *skinnyBlock) setHeld(accum int) {
 	const others = 20 // registers besides sums and elements in flight
-	b.ahead = max(skinnyRegisters/((b.slim+skinnyPatch)*skinnyPatch*accum/4), 1)
-	if b.slim > 1 {
-		b.ahead = min(b.ahead, 2)
-	}
 	flight := float64(b.ahead) * (b.few.registers() + b.many.registers())
-	b.held = max(smRegisters/skinnyThreads/(others+int(flight)+b.slim*skinnyPatch*accum/4), 1)
+	threads := b.warps * frag.Lanes
+	b.held = max(smRegisters/threads/(others+int(flight)+b.slim*skinnyPatch*accum/4), 1)
 }
 
 // registers returns the registers of a patch.
@@ -208,11 +220,14 @@ func (b *skinnyBlock) countInstructions(accum int) {
 // countLoads counts the loads of a block. Warps whose part of the long side is outside of the
 // matrix load nothing.
 func (b *skinnyBlock) countLoads(depth, stepK, long int) {
-	const warps = skinnyThreads / 32
 	steps := float64(depth) / float64(stepK)
-	busy := warps * float64(b.many.block) / float64(long)
+	busy := float64(b.warps) * float64(b.many.block) / float64(long)
 	for _, x := range []*skinnyStrip{&b.few, &b.many} {
 		b.bytes += x.bytes(depth)
+		if x.apart && x.kMajor {
+			b.single += steps * busy * x.accesses(lineBytes) * float64(x.warp/x.rows)
+			continue
+		}
 		b.sectors += steps * busy * x.accesses(kernel.SectorBytes)
 		b.lines += steps * busy * x.accesses(lineBytes)
 	}

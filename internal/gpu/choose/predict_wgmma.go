@@ -9,11 +9,20 @@ import (
 	"tilework/internal/gpu/sm90"
 )
 
-// wgmmaTiles returns the tiles of wgmma with 128 bytes of the job's element type along K.
+// wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts.
 func wgmmaTiles(j *job) []kernel.Tile {
-	k := frag.SwizzleBytes / j.arithmetic.Elem.Bytes()
-	return slices.DeleteFunc(slices.Clone(sm90.WGMMA.Tiles), func(s kernel.Tile) bool { return s.K != k })
+	k := swizzleK(j)
+	parts := sm90.PartTiles(k)
+	return slices.DeleteFunc(slices.Clone(sm90.WGMMA.Tiles), func(s kernel.Tile) bool {
+		return s.K != k || slices.Contains(parts, s)
+	})
 }
+
+// wgmmaPartTiles returns the further tiles for K in parts.
+func wgmmaPartTiles(j *job) []kernel.Tile { return sm90.PartTiles(swizzleK(j)) }
+
+// swizzleK returns the number of the job's elements along K in 128 bytes.
+func swizzleK(j *job) int { return frag.SwizzleBytes / j.arithmetic.Elem.Bytes() }
 
 // wgmmaTile is the work of one tile of C in the kernel wgmma.
 type wgmmaTile struct {

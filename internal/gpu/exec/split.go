@@ -22,6 +22,7 @@ func (pl *Plan) enqueueSplitK(ctx context.Context, m kernel.Memory) (err error) 
 	second.PartialSums, second.SplitLen = sums, kernel.SplitLen(p, pl.Config.Tile)
 	first := second
 	first.Config, first.Memory[gemm.C] = &partial, 0 // the second launch writes C
+	first.SplitLen *= max(partial.Tile.SerialK, 1)
 	if err := pl.launch(ctx, pl.Kernel, first); err != nil {
 		return err
 	}

@@ -83,9 +83,10 @@ func (w Way) Shapes() (all []Way) {
 			continue
 		}
 		all = append(all, w)
-		split, serial := w, w
+		split, serial, both := w, w, w
 		split.Shape.SplitK, serial.Shape.SerialK = parts, parts
-		for _, w := range []Way{split, serial} {
+		both.Shape.SplitK, both.Shape.SerialK = parts, parts
+		for _, w := range []Way{split, serial, both} {
 			if s, err := w.Kernel.ParseTile(w.Tile()); err == nil && s == w.Shape && w.Fits() {
 				all = append(all, w)
 			}

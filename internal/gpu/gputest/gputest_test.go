@@ -32,11 +32,12 @@ func TestAll(t *testing.T) {
 	}
 	for _, k := range choose.Kernels() {
 		for _, w := range (Way{Kernel: k}).Shapes() {
-			split, serial := w, w
+			split, serial, both := w, w, w
 			split.Shape.SplitK, serial.Shape.SerialK = parts, parts
-			for _, more := range []Way{w, split, serial} {
-				if s, err := k.ParseTile(more.Tile()); err == nil && s == more.Shape && more.Fits() && s.PartsOfK() <= parts &&
-					!seen[more.String()] {
+			both.Shape.SplitK, both.Shape.SerialK = parts, parts
+			for _, more := range []Way{w, split, serial, both} {
+				if s, err := k.ParseTile(more.Tile()); err == nil && s == more.Shape && more.Fits() &&
+					max(s.SplitK, s.SerialK, s.ClusterK) <= parts && !seen[more.String()] {
 					t.Errorf("%v is missing", more)
 				}
 			}

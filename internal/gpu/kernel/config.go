@@ -76,7 +76,8 @@ type Tile struct {
 	SplitK int
 	// SerialK is the number of parts of K that a block multiplies one after the other or, in a kernel
 	// that partitions K among its threads, each in other threads. It adds their sums itself, in the
-	// order and with the bits of SplitK. 0 and 1 mean one sum over all of K.
+	// order and with the bits of SplitK. With SplitK, each block has that number of parts, and the
+	// second launch adds the sums of all. 0 and 1 mean one sum over all of K.
 	SerialK int
 }
 
@@ -343,4 +344,4 @@ func (s Tile) BlocksM() int { return max(s.ClusterM, 1) }
 func (s Tile) BlocksK() int { return max(s.ClusterK, 1) }
 
 // PartsOfK returns the number of parts of K that are summed on their own, at least 1.
-func (s Tile) PartsOfK() int { return max(s.ClusterK, s.SplitK, s.SerialK, 1) }
+func (s Tile) PartsOfK() int { return s.BlocksK() * max(s.SplitK, 1) * max(s.SerialK, 1) }

@@ -274,7 +274,7 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with split-K: want at most %d rows of tiles",
 				gemm.ErrUnsupported, p.M, s.M, s.N, MaxGridRows)
 		}
-		return device.Dim3{X: cols, Y: rows, Z: SplitCount(p, s)}, nil
+		return device.Dim3{X: cols, Y: rows, Z: SplitBlocks(p, s)}, nil
 	}
 	if cols > 1<<31-1 || z > MaxGridRows {
 		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d takes more blocks than a grid has",

@@ -36,7 +36,7 @@ var Skinny = &Kernel{
 		return acc
 	},
 	OrderFor:  fusedOrder,
-	Tiles:     skinnyTiles(),
+	Tiles:     slices.Concat(SkinnyPartTiles, SkinnyTiles),
 	CheckTile: checkSkinny,
 	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], patch), VectorLen(p.Layouts[gemm.B], patch)
@@ -61,18 +61,25 @@ const patch = 4
 // Beyond it, tiles in shared memory, read once for all rows, are cheaper.
 const MaxSkinny = 8
 
-// skinnyTiles returns tiles with few rows and with few columns. A long tile reads the slim operand
-// less often. A short one, for a vector, gives more blocks.
-func skinnyTiles() []Tile {
-	const threads = 256
-	var list []Tile
-	for _, tile := range []struct{ slim, long int }{{1, 32}, {4, 32}, {MaxSkinny, 32}, {1, 8}} {
-		depth := threads / (tile.long / patch) * patch
-		list = append(list,
-			Tile{M: tile.slim, N: tile.long, K: depth, RowsPerThread: tile.slim, ColsPerThread: patch},
-			Tile{M: tile.long, N: tile.slim, K: depth, RowsPerThread: patch, ColsPerThread: tile.slim})
+// SkinnyTiles lists the tiles with few rows and with few columns, of 256 threads. A long tile reads
+// the slim operand less often. A short one, for a vector, gives more blocks.
+var SkinnyTiles = skinnyTiles([]Tile{
+	{M: 1, N: 32, K: 128}, {M: 4, N: 32, K: 128}, {M: MaxSkinny, N: 32, K: 128}, {M: 1, N: 8, K: 512},
+})
+
+// SkinnyPartTiles lists further tiles for serial parts, with fewer threads along K. No thread is
+// idle if K has few parts.
+var SkinnyPartTiles = skinnyTiles([]Tile{
+	{M: 4, N: 32, K: 64}, {M: 1, N: 32, K: 64}, {M: 1, N: 32, K: 32}, {M: 1, N: 8, K: 128},
+})
+
+// skinnyTiles completes tiles with few rows, and adds the ones with few columns.
+func skinnyTiles(few []Tile) (all []Tile) {
+	for _, s := range few {
+		s.RowsPerThread, s.ColsPerThread = s.M, patch
+		all = append(all, s, Tile{M: s.N, N: s.M, K: s.K, RowsPerThread: patch, ColsPerThread: s.M})
 	}
-	return list
+	return all
 }
 
 // slimRows reports whether the rows of a tile are its slim side.
@@ -109,9 +116,8 @@ func checkSkinny(s Tile) error {
 		}
 	}
 	switch threads := skinnyThreads(s); {
-	case s.SerialK > 1 && (s.SerialK > s.K/patch || s.SplitK > 1):
-		return bad("%d serial parts and split-K of %d: want at most %d parts, one for each thread along K", s.SerialK,
-			s.SplitK, s.K/patch)
+	case s.SerialK > s.K/patch:
+		return bad("%d serial parts: want at most %d, one for each thread along K", s.SerialK, s.K/patch)
 	case perThread != patch || long < patch || s.K < patch:
 		return bad("want %d elements per thread along the long side, and along K", patch)
 	case slim > MaxSkinny:
@@ -241,14 +247,18 @@ func (x strip) unpack(g *Writer, word build.Reg, n, elements int) build.Reg {
 	}
 }
 
-// stepsAhead returns the number of steps whose elements a thread has in flight. They are limited to
-// 96 registers of 4 bytes, and to two steps if the slim operand has several rows: with a third step
-// the assembler spills for float16.
-func stepsAhead(s Tile, sums dtype.Type) int {
-	const registers = 96
+// SkinnyStepsAhead returns the number of steps whose elements a thread has in flight. Registers
+// limit them, and for 16-bit types the assembler, which spills if the slim operand has several
+// rows. With serial parts an SM has fewer threads, so each has more in flight.
+func SkinnyStepsAhead(s Tile, in dtype.Type) int {
 	slim, _ := sides(s)
+	sums := in.Info().Accum
+	registers, many := 96, s.SerialK > 1 && in == sums
+	if many {
+		registers = 160
+	}
 	n := max(registers/(sums.Bytes((slim+patch)*patch)/4), 1)
-	if slim > 1 {
+	if slim == MaxSkinny || slim > 1 && !many {
 		n = min(n, 2)
 	}
 	return n
@@ -282,14 +292,14 @@ func writeSkinny(k *build.Kernel, c Config) {
 	for i := range acc {
 		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.AccType, patch, 0)
 	}
-	ahead := stepsAhead(s, c.In.Info().Accum)
+	ahead := SkinnyStepsAhead(s, c.In)
 	xs, ws := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
 	busy := k.Lt(k.Add(many.first, k.Mul(tl, patch)), many.m.Rows)
 	first, advance, end := k.Mad(tk, patch, g.KBegin), s.K, g.KEnd
 	turns := func() build.Reg { return k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K*ahead) }
 	if s.SerialK > 1 { // a part for each thread along K
-		first, advance = k.Mul(k.To(g.IndexType, tk), g.partLength), patch
-		end = k.Min(k.Add(first, g.partLength), g.K)
+		first, advance = k.Mad(k.To(g.IndexType, tk), g.partLength, g.KBegin), patch
+		end = k.Min(k.Add(first, g.partLength), g.KEnd)
 		turns = func() build.Reg { return k.CeilDiv(g.partLength, patch*ahead) }
 	}
 	next := k.Var("next", g.IndexType, first) // the k of the elements to load next
@@ -316,6 +326,11 @@ func writeSkinny(k *build.Kernel, c Config) {
 		}
 	})
 
+	if s.SerialK > 1 && s.SplitK > 1 {
+		k.Comment("the parts of other blocks come between: the second launch adds all of them")
+		k.If(k.Lt(first, g.KEnd), func() { g.storeParts(acc, row0, col0, k.Mul(tl, patch), k.Div(first, g.partLength)) })
+		return
+	}
 	sums := slices.Concat(acc...)
 	held, begin, mine := sums, k.To(ptx.U32, 0), k.Eq(0, 0)
 	if s.SerialK > 1 {
@@ -356,6 +371,34 @@ func writeSkinny(k *build.Kernel, c Config) {
 		}
 		g.StoreSums(row, col, []build.Reg{total})
 	})
+}
+
+// storeParts stores a thread's sums of a part of K to the partial sums. The thread has all rows or
+// columns of the slim side and, from at on, a patch along the long side.
+func (g *Writer) storeParts(acc [][]build.Reg, row0, col0, at, part build.Reg) {
+	sums := acc
+	if slimRows(g.Config.Tile) {
+		col0 = g.Add(col0, at)
+	} else {
+		row0, sums = g.Add(row0, at), make([][]build.Reg, patch)
+		for j := range sums {
+			for _, column := range acc {
+				sums[j] = append(sums[j], column[j])
+			}
+		}
+	}
+	width := min(VectorOf(g.Config.In.Info().Accum), len(sums[0])) // rows of partial sums have whole vectors
+	for i, row := range sums {
+		row0 := g.Add(row0, i)
+		for j := 0; j < len(row); j += width {
+			col := g.Add(col0, j)
+			values := make([]build.Value, width)
+			for e := range values {
+				values[e] = row[j+e]
+			}
+			g.If(g.C.InBounds(row0, col), func() { g.sums.At(g.partRow(part, row0), col).StoreVec(values...) })
+		}
+	}
 }
 
 // reduceWarp adds sums over the given number of a warp's lanes, whose lane numbers differ by

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -17,15 +18,20 @@ import (
 func SplitLen(p *gemm.Problem, s Tile) int {
 	unit := s.K
 	if p.Invariance != gemm.NotInvariant && s.ClusterK < 2 {
-		unit = p.In().Elements(longestStepBytes)
+		unit = p.In().Elements(longestStepBytes(p.In()))
 	}
 	steps := max(CeilDiv(p.K, unit), 1)
 	return CeilDiv(steps, s.PartsOfK()) * unit
 }
 
-// longestStepBytes is the length of the longest step along K of a kernel with parts of K. The
-// threads of skinny have steps of their own.
-const longestStepBytes = 256
+// longestStepBytes returns the length of the longest step along K of a kernel with parts of K. In
+// float64 it is that of mma. The threads of skinny have steps of their own.
+func longestStepBytes(in dtype.Type) int {
+	if in.Bits() == 64 {
+		return 256
+	}
+	return 128
+}
 
 // SplitCount returns the number of parts of K, none of them empty.
 func SplitCount(p *gemm.Problem, s Tile) int {
@@ -34,6 +40,9 @@ func SplitCount(p *gemm.Problem, s Tile) int {
 	}
 	return max(CeilDiv(p.K, SplitLen(p, s)), 1)
 }
+
+// SplitBlocks returns the number of blocks that have parts of K for a tile of C.
+func SplitBlocks(p *gemm.Problem, s Tile) int { return CeilDiv(SplitCount(p, s), max(s.SerialK, 1)) }
 
 // PartialSumBytes returns the size of the scratch memory for the partial sums.
 func PartialSumBytes(p *gemm.Problem, s Tile) int {
@@ -113,20 +122,30 @@ var SplitKSum = &Kernel{
 	Write:        writeSplitKSum,
 }
 
-// SplitKSumWarps is the number of warps per block. SplitKSumLoads is the number of loads that each
-// thread has in flight.
-const SplitKSumWarps, SplitKSumLoads = 8, 4
+// SplitKSumWarps is the number of warps per block.
+const SplitKSumWarps = 8
 
-// SplitKSumConfig returns the configuration that sums the parts that c leaves. The tile's K is the
-// number of warps that partition the parts of a row. It grows only while each warp has several
-// parts, and not in a row-invariant product, whose parts are added in their order.
+// splitKSumLoads is the number of loads that each thread has in flight. invariantSumLoads is that
+// of a row-invariant product with many parts, which a single thread adds.
+const splitKSumLoads, invariantSumLoads = 4, 16
+
+// SplitKSumConfig returns the configuration that sums the parts that c leaves. The tile's Stages is
+// the number of loads that a thread has in flight. The tile's K is the number of warps that
+// partition the parts of a row. It grows only while each warp has several parts, and not in a
+// row-invariant product, whose parts are added in their order.
 func SplitKSumConfig(c Config) Config {
-	warps := 1
-	for !c.RowInvariant && warps < SplitKSumWarps && 2*warps*SplitKSumLoads <= c.Tile.SplitK {
-		warps *= 2
+	warps, loads := 1, splitKSumLoads
+	switch parts := c.Tile.PartsOfK(); {
+	case !c.RowInvariant:
+		for warps < SplitKSumWarps && 2*warps*loads <= parts {
+			warps *= 2
+		}
+	case parts > loads:
+		loads = invariantSumLoads
 	}
 	c.VecC = min(c.VecC, VectorOf(c.In.Info().Accum))
-	c.Tile = Tile{M: SplitKSumWarps / warps, N: 32 * c.VecC, K: warps, RowsPerThread: 1, ColsPerThread: c.VecC}
+	c.Tile = Tile{M: SplitKSumWarps / warps, N: 32 * c.VecC, K: warps, RowsPerThread: 1, ColsPerThread: c.VecC,
+		Stages: loads}
 	return c
 }
 
@@ -144,10 +163,10 @@ func writeSplitKSum(k *build.Kernel, c Config) {
 	total := k.Vars("sum", g.AccType, c.VecC, 0)
 	inside := g.C.InBounds(row, col)
 	parts := k.CeilDiv(g.K, g.splitLen)
-	k.For(0, k.CeilDiv(parts, s.K*SplitKSumLoads), func(round build.Reg) {
+	k.For(0, k.CeilDiv(parts, s.K*s.Stages), func(round build.Reg) {
 		var vectors [][]build.Reg
-		for n := range SplitKSumLoads {
-			part := k.Add(k.Mul(k.Mad(round, SplitKSumLoads, n), s.K), share)
+		for n := range s.Stages {
+			part := k.Add(k.Mul(k.Mad(round, s.Stages, n), s.K), share)
 			vectors = append(vectors, g.sums.At(g.partRow(part, row), col).LoadVecOr0(k.And(inside, k.Lt(part, parts)), c.VecC))
 		}
 		for _, v := range vectors {
