@@ -207,8 +207,13 @@ func summaryLines(records []Record) (lines []string) {
 		if s.Below90 > 0 {
 			below = fmt.Sprintf(", %d below 0.9 and %d below 0.8", s.Below90, s.Below80)
 		}
-		lines = append(lines, fmt.Sprintf("%s × %s on %s%s, %s: geometric mean %.3f of %d%s%s, worst %.3f (%v)",
-			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, doubt, below, s.Worst, s.WorstShape))
+		few := ""
+		if s.Few > 0 && s.Few < s.Cases {
+			few = fmt.Sprintf(", %.3f of the %d with up to %d rows", s.FewMean, s.Few, FewRows)
+		}
+		lines = append(lines, fmt.Sprintf("%s × %s on %s%s, %s: geometric mean %.3f of %d%s%s%s, worst %.3f (%v)",
+			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, few, doubt, below, s.Worst,
+			s.WorstShape))
 	}
 	return lines
 }

@@ -10,10 +10,15 @@ type Summary struct {
 	Cases                 int
 	Uncertain             int     // cases whose ratio is uncertain; see Ratio
 	Mean                  float64 // geometric, of the speeds over the peer
+	Few                   int     // cases of at most FewRows rows
+	FewMean               float64 // geometric, of these cases
 	Below90, Below80      int     // cases whose speed is below 0.9 and 0.8
 	Worst                 float64
 	WorstShape            Shape
 }
+
+// FewRows is the largest number of rows of the products that decoding computes.
+const FewRows = 16
 
 // Summarize returns a summary for each kernel and peer, in the order of their first appearance.
 func Summarize(records []Record) []Summary {
@@ -49,13 +54,19 @@ func Summarize(records []Record) []Summary {
 				s.Below80++
 			}
 			s.Mean += math.Log(v.Speed)
+			if r.M <= FewRows {
+				s.Few++
+				s.FewMean += math.Log(v.Speed)
+			}
 			if v.Speed < s.Worst {
 				s.Worst, s.WorstShape = v.Speed, Shape{r.M, r.N, r.K}
 			}
 		}
 	}
 	for i := range all {
-		all[i].Mean = math.Exp(all[i].Mean / float64(all[i].Cases))
+		s := &all[i]
+		s.Mean = math.Exp(s.Mean / float64(s.Cases))
+		s.FewMean = math.Exp(s.FewMean / float64(max(s.Few, 1)))
 	}
 	return all
 }
