@@ -54,7 +54,8 @@ func (r Repacked) Any() bool { return r != Repacked{} }
 
 // Repack returns the problem for which a TMA kernel is launched to compute p with tile s: p with
 // the layouts of packed operands where the kernel cannot read the operands in place. Tiles with
-// swapAB read an MN-major B in place.
+// swapAB read an MN-major B in place. With a K-major B their results have other bits, so for them a
+// B of one column remains MN-major: it may be a part of a wider B.
 func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	q = *p
 	if !p.ReadsAB() {
@@ -65,7 +66,7 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
 	b, up := ColumnAsRow(p.Layouts[gemm.B]), ColumnAsRow(p.Layouts[gemm.Up])
-	if !p.Epilogue.Gated || b.Trans == up.Trans { // both must be transposed, or neither
+	if !s.SwapAB && (!p.Epilogue.Gated || b.Trans == up.Trans) { // both must be transposed, or neither
 		q.Layouts[gemm.B], q.Layouts[gemm.Up] = b, up
 	}
 	for _, o := range Packable {

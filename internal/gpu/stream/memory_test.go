@@ -73,6 +73,7 @@ func largeCases(t *testing.T, rng *rand.Rand) []largeCase {
 		{name: "bfloat16", p: simple(dtype.BF16, dtype.BF16, 140, 90, 64, gemm.Native)},
 		{name: "packed float32", p: simple(dtype.F32, dtype.F32, 140, 60, 72, gemm.F32x3)},
 		{name: "packed TF32", kernel: "wgmma", p: simple(dtype.F32, dtype.F32, 70, 140, 40, gemm.TF32)},
+		{name: "transposed TF32", kernel: "wgmma:64x64x32/2x16/4", p: simple(dtype.F32, dtype.F32, 70, 140, 40, gemm.TF32)},
 		{name: "packed int8", kernel: "wgmma", p: simple(dtype.I8, dtype.I32, 140, 90, 130, gemm.Native)},
 		{name: "packed e4m3", kernel: "wgmma", p: simple(dtype.F8E4M3, dtype.BF16, 70, 60, 256, gemm.Native)},
 		{name: "split K", kernel: "blocked:64x64x8/8x4/4*2", p: simple(dtype.F32, dtype.F32, 100, 70, 64, gemm.Native)},

@@ -63,6 +63,7 @@ func TestParts(t *testing.T) {
 			for _, areas := range [][2]gemm.Area{
 				{{Rows: row, Cols: p.N}, {Row: row, Rows: p.M - row, Cols: p.N}},
 				{{Rows: p.M, Cols: col}, {Col: col, Rows: p.M, Cols: p.N - col}},
+				{{Rows: p.M, Cols: p.N - 1}, {Col: p.N - 1, Rows: p.M, Cols: 1}}, // a column is contiguous
 			} {
 				clear(got)
 				for _, a := range areas {
