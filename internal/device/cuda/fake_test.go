@@ -27,7 +27,8 @@ type fake struct {
 	devices int
 	version int32
 	pools   bool
-	alone   bool // GPUs cannot access each other's memory
+	alone   bool    // GPUs cannot access each other's memory
+	pitch   uintptr // the largest one of a 2D copy of several rows; 0 for any
 	lacks   map[*symbol]bool
 
 	failAt   int // number of the call that fails, counted from 1
@@ -285,7 +286,7 @@ func (f *fake) copy2D(c, stream uintptr) code {
 	row := func(side uintptr) func(i uintptr) []byte {
 		kind, host, dev, pitch := *at[uint32](c + side + 16), word(side+24), word(side+32), word(side+48)
 		switch {
-		case pitch < width:
+		case pitch < width || f.pitch > 0 && height > 1 && pitch > f.pitch:
 			return nil
 		case kind == onHost && dev == 0:
 			return func(i uintptr) []byte { return unsafe.Slice(at[byte](host+i*pitch), width) }

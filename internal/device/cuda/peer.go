@@ -107,11 +107,15 @@ func (l *peerLink) copy(s *queue, dst, src uintptr, r device.PeerRows) (err erro
 		return err
 	}
 	width := min(r.Width, bounceBytes)
-	for row := 0; row < r.Count; row += bounceBytes / width {
+	rows := bounceBytes / width // of a piece
+	if max(r.FromPitch, r.ToPitch) > min(s.gpu.info.maxPitch, l.out.gpu.info.maxPitch) {
+		rows = 1
+	}
+	for row := 0; row < r.Count; row += rows {
 		for col := 0; col < r.Width; col += width {
 			b := &l.buffers[l.next]
 			l.next = (l.next + 1) % len(l.buffers)
-			n, count := min(width, r.Width-col), min(bounceBytes/width, r.Count-row)
+			n, count := min(width, r.Width-col), min(rows, r.Count-row)
 			if err := b.move(l.out, s, dst+uintptr(row*r.ToPitch+col), src+uintptr(row*r.FromPitch+col),
 				device.PeerRows{Count: count, Width: n, FromPitch: r.FromPitch, ToPitch: r.ToPitch}); err != nil {
 				return err

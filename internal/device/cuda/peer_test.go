@@ -18,9 +18,10 @@ import (
 // memory, and with a driver that has no memory pools.
 func TestPeers(t *testing.T) {
 	for name, set := range map[string]func(*fake){
-		"access":    func(*fake) {},
-		"no access": func(f *fake) { f.alone = true },
-		"no pools":  func(f *fake) { f.pools = false },
+		"access":                    func(*fake) {},
+		"no access":                 func(f *fake) { f.alone = true },
+		"no pools":                  func(f *fake) { f.pools = false },
+		"rows far apart, no access": func(f *fake) { f.alone, f.pitch = true, 60 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rights := 0 // in any part of the suite
@@ -50,9 +51,14 @@ func openPair(t *testing.T, f *fake) (pair [2]device.Device) {
 		t.Fatal(err)
 	}
 	for i := range pair {
-		if pair[i], err = d.open(i); err != nil {
+		g, err := d.open(i)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if f.pitch > 0 {
+			g.info.maxPitch = int(f.pitch)
+		}
+		pair[i] = g
 	}
 	return pair
 }
