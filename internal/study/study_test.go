@@ -49,6 +49,9 @@ func TestRungs(t *testing.T) {
 			if len(r.Idea) != 3 {
 				t.Errorf("got %d sentences, want 3", len(r.Idea))
 			}
+			if r.Limit == "" {
+				t.Error("the rung states no limit")
+			}
 		})
 	}
 }

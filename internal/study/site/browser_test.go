@@ -151,6 +151,10 @@ func TestLadder(t *testing.T) {
 			t.Errorf("%s: got %+v", r.ID, seen)
 		}
 	}
+	// The limit of a rung leads to the next one.
+	visit(b, url+"#ladder?rung=tiled-32", ready["ladder"])
+	b.Click("#rung-limit a")
+	b.Wait(`document.querySelector("#rung-title").textContent === "Many elements per thread" && ` + ready["ladder"])
 	// The address restores the state, and bad input is refused in words.
 	visit(b, url+"#ladder?rung=tiled-16&m=200&n=200&k=200", `document.querySelector("#ladder-result .notice")`)
 	var said string

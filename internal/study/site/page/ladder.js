@@ -144,6 +144,9 @@ export function ladder(contents, remember) {
 		byID("tile-name").textContent = chosen;
 		byID("rung-title").textContent = r.title;
 		byID("rung-idea").replaceChildren(...r.idea.map(s => h("li", {}, s)));
+		const above = contents.rungs[contents.rungs.indexOf(r) + 1];
+		byID("rung-limit").replaceChildren(h("strong", {}, "Limit: "), r.limit, " ",
+			above ? h("a", { href: `#ladder?rung=${above.id}` }, `Next: ${above.name}`) : "");
 		byID("rung-facts").textContent = `Kernel ${r.name} · tile ${chosen} · ${r.arithmetic}`;
 		remember(state);
 		if (again) stop();
