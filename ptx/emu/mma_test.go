@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ type matrixCase struct {
 	program string
 	d, a, b ptx.Type // in the order of the mnemonic
 	c       ptx.Type
+	k       int    // products per sum
 	counts  [4]int // registers of d, a, b and c
 	types   [4]ptx.Type
 }
@@ -72,6 +74,7 @@ func newMatrixCase(t *testing.T, f *ptx.Form, mods []string) *matrixCase {
 	}
 	c := &matrixCase{form: f, text: i.Mnemonic()}
 	c.d, c.a, c.b, c.c = elementsOf(i)
+	_, _, c.k = shapeOf(i)
 	var decls, loads, lists [4]string
 	offset := 0
 	for k, arg := range i.Args {
@@ -115,21 +118,28 @@ func (c *matrixCase) stride() int { return 8 * (c.counts[0] + c.counts[1] + c.co
 // operandBytes returns the operands of a warp, with elements from the function element.
 func (c *matrixCase) operandBytes(element func(t ptx.Type) uint64) []byte {
 	buf := make([]byte, lanes*c.stride())
+	c.eachElement(buf, func(_ int, t ptx.Type, _ uint64) uint64 {
+		return element(t) & (1<<(elementTypes[t].bits-1)<<1 - 1)
+	})
+	return buf
+}
+
+// eachElement replaces each element of a, b and c in buf by the result of f. Operand 1 is a.
+func (c *matrixCase) eachElement(buf []byte, f func(operand int, t ptx.Type, bits uint64) uint64) {
 	for lane := range lanes {
 		at := lane*c.stride() + 8*c.counts[0]
 		for k, t := range []ptx.Type{c.a, c.b, c.c} {
 			e := elementTypes[t]
 			for range c.counts[k+1] {
-				var word uint64
+				old, word := binary.LittleEndian.Uint64(buf[at:]), uint64(0)
 				for n := range e.perRegister() {
-					word |= element(t) & (1<<(e.bits-1)<<1 - 1) << (n * e.bits)
+					word |= f(k+1, t, old>>(n*e.bits)&(1<<(e.bits-1)<<1-1)) << (n * e.bits)
 				}
 				binary.LittleEndian.PutUint64(buf[at:], word)
 				at += 8
 			}
 		}
 	}
-	return buf
 }
 
 func (c *matrixCase) run(t *testing.T, buf []byte, mode Accumulate) []byte {
@@ -246,8 +256,8 @@ func TestMmaMatchesH200(t *testing.T) {
 	}
 }
 
-// TestNearestAccumulation checks that the two accumulation modes differ by at most the rounding
-// error of a sum.
+// TestNearestAccumulation checks that the two accumulation modes differ by at most their rounding
+// errors, and that the bound of these errors is small enough to find one lost term.
 func TestNearestAccumulation(t *testing.T) {
 	rng := testrand.New(t)
 	for _, c := range matrixCases(t) {
@@ -255,17 +265,88 @@ func TestNearestAccumulation(t *testing.T) {
 			continue
 		}
 		in := c.operandBytes(func(ty ptx.Type) uint64 { return inputs["sizes"](rng, c, ty) })
-		hopper, near := c.results(c.run(t, in, Hopper)), c.results(c.run(t, in, Nearest))
-		far := 0
-		for k := 0; k < len(near); k += 4 {
-			x := math.Float32frombits(binary.LittleEndian.Uint32(hopper[k:]))
-			y := math.Float32frombits(binary.LittleEndian.Uint32(near[k:]))
-			if math.Abs(float64(x-y)) > 1e-4*(1+math.Abs(float64(y))) {
-				far++
+		near, bounds := c.sums(t, in, Nearest), c.sums(t, c.magnitudes(in), Nearest)
+		differing := func(hopper []float64) (n int) {
+			for k, x := range hopper {
+				if math.Abs(x-near[k]) > c.roundoff()*bounds[k] {
+					n++
+				}
 			}
+			return n
 		}
-		if far > 0 {
-			t.Errorf("%s: %d of %d elements differ by more than the rounding error", c.text, far, len(near)/4)
+		if n := differing(c.sums(t, in, Hopper)); n > 0 {
+			t.Errorf("%s: %d of %d elements differ by more than the rounding errors", c.text, n, len(near))
+		}
+		if differing(c.sums(t, c.withoutLargest(in), Hopper)) == 0 {
+			t.Errorf("%s: no difference was found without the largest element of A", c.text)
 		}
 	}
+}
+
+// sums returns the float32 results of the instruction.
+func (c *matrixCase) sums(t *testing.T, in []byte, mode Accumulate) []float64 {
+	t.Helper()
+	var sums []float64
+	for b := range slices.Chunk(c.results(c.run(t, in, mode)), 4) {
+		sums = append(sums, float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+	}
+	return sums
+}
+
+// roundoff returns a bound of the difference between the accumulation modes, as a factor of
+// Σ|a·b| + |c|. In the latter, subnormal numbers count as the smallest normal number, to which the
+// tensor core aligns them.
+func (c *matrixCase) roundoff() float64 {
+	const (
+		truncation = 1.0 / (1 << alignedBits) // of a term: the largest is at least 2^exponent
+		toZero     = 0x1p-23                  // of a sum, to float32
+		toNearest  = 0x1p-24
+		higher     = 0x1p-25 // errors of errors, and of float64
+	)
+	products := float64(c.k)
+	nearest := toNearest + higher // the error of Nearest itself
+	switch {
+	case c.a.Bits() == 8: // two sums of the tensor core, and the addition of c
+		return (products+2)*truncation + 2*toZero + toNearest + nearest
+	case c.a == ptx.F16 && c.k == 4: // fused operations, and the addition of c
+		return products*toNearest + toNearest + nearest
+	default: // the products and c
+		return (products+1)*truncation + toZero + nearest
+	}
+}
+
+// magnitudes returns the operands without signs and with subnormal numbers raised to the smallest
+// normal number.
+func (c *matrixCase) magnitudes(in []byte) []byte {
+	out := slices.Clone(in)
+	c.eachElement(out, func(_ int, t ptx.Type, bits uint64) uint64 {
+		sign := uint64(1) << (elementTypes[t].bits - 1)
+		v := math.Abs(elementTypes[t].decode(bits))
+		if least := math.Ldexp(1, minExponents[t]); v > 0 && v < least {
+			return encodeElement(nil, t, least)
+		}
+		return bits &^ sign
+	})
+	return out
+}
+
+// withoutLargest returns the operands with the largest element of A set to zero.
+func (c *matrixCase) withoutLargest(in []byte) []byte {
+	out, largest := slices.Clone(in), 0.0
+	magnitude := func(bits uint64) float64 { return math.Abs(elementTypes[c.a].decode(bits)) }
+	c.eachElement(out, func(operand int, _ ptx.Type, bits uint64) uint64 {
+		if operand == 1 {
+			largest = max(largest, magnitude(bits))
+		}
+		return bits
+	})
+	done := false
+	c.eachElement(out, func(operand int, _ ptx.Type, bits uint64) uint64 {
+		if operand != 1 || done || magnitude(bits) < largest {
+			return bits
+		}
+		done = true
+		return 0
+	})
+	return out
 }
