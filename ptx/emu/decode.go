@@ -216,7 +216,8 @@ func (d *decoder) instruction() error {
 		return unsupported(i.Pos, "%s (%s)", i.Mnemonic(), reason)
 	}
 	d.err, d.negated = nil, nil
-	d.in.flow = flowOf(i)
+	row := instructions[i.Op]
+	d.in.flow, d.in.bits = row.flow, row.bits
 	d.in.guard = always
 	if g := i.Guard; g != nil {
 		d.in.guard = d.register(g.Pred, &d.in.reads)
@@ -224,8 +225,8 @@ func (d *decoder) instruction() error {
 			d.in.guardNot = full
 		}
 	}
-	if decode := registry[i.Op]; decode != nil {
-		d.in.exec = decode(d)
+	if row.decode != nil {
+		d.in.exec = row.decode(d)
 	}
 	switch {
 	case d.err != nil:

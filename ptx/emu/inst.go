@@ -28,6 +28,7 @@ type inst struct {
 	reads  []register // for tracking uninitialized registers
 	writes []register
 	flow   flow
+	bits   bitsFunc
 }
 
 // register is a register operand.

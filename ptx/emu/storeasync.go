@@ -16,6 +16,7 @@ func decodeStoreAsync(d *decoder) execFunc {
 	size := int(tr.step) * len(tr.slots)
 	to, bar := d.accessOf(0, AsyncWrite, size), d.accessOf(2, Atomic, mbarrierBytes)
 	to.space, bar.space = ptx.SharedCluster, ptx.SharedCluster
+	d.in.flow = flowUses
 	return func(w *warp, in *inst) {
 		for m := w.active; m != 0; m &= m - 1 {
 			lane := firstLane(m)

@@ -1,10 +1,6 @@
 package emu
 
-import (
-	"slices"
-
-	"tilework/ptx"
-)
+import "slices"
 
 // For observers with the hook Undefined, the emulator tracks whether the value of each register,
 // and of each byte of shared, local and global memory, is defined. Compilers read values that the
@@ -26,34 +22,6 @@ const (
 	flowAcross              // the result depends on operands of several lanes
 	flowShuffle             // shfl: each lane gets the operand of one lane
 )
-
-// flows lists the flow of instructions, by opcode. Others use their operands.
-var flows = map[string]flow{
-	"and": flowAnds, "or": flowOrs, "setp": flowTests, "ld": flowMoves, "ldu": flowMoves,
-	"st": flowMoves, "vote": flowAcross, "match": flowAcross, "redux": flowAcross, "shfl": flowShuffle,
-}
-
-func init() {
-	for _, op := range []string{
-		"abs", "add", "addc", "bfe", "bfi", "bfind", "bmsk", "brev", "clz", "cnot", "copysign", "cos", "cvt", "cvta", "div",
-		"dp2a", "dp4a", "ex2", "fma", "fns", "isspacep", "lg2", "lop3", "mad", "mad24", "madc", "max", "min", "mov", "mul",
-		"mul24", "neg", "not", "popc", "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "shf", "shl", "shr", "sin",
-		"slct", "sqrt", "sub", "subc", "szext", "tanh", "testp", "vmad", "xor",
-	} {
-		flows[op] = flowSpreads
-	}
-	for op := range videoOps {
-		flows[op], flows[op+"2"], flows[op+"4"] = flowSpreads, flowSpreads, flowSpreads
-	}
-}
-
-func flowOf(i *ptx.Instr) flow {
-	f := flows[i.Op]
-	if f == flowMoves && i.Has("async") {
-		return flowUses
-	}
-	return f
-}
 
 // spreads reports whether the result of each lane depends on the operands of that lane alone.
 func (f flow) spreads() bool { return f >= flowSpreads && f <= flowTests }
