@@ -12,6 +12,8 @@ import (
 var layers = [][]string{
 	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
 		"internal/testkit/testrand"},
+	{"ptx/emu/internal/number"},
+	{"ptx/emu/internal/dot"},
 	{"ranks", "internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
 	{"internal/device/timeline"},
 	{"internal/testkit", "internal/testkit/browser", "internal/split", "internal/host", "internal/cache", "internal/ref",

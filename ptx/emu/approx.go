@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // The .approx instructions compute in float64 and round once.
@@ -22,7 +23,7 @@ var (
 			}
 			return math.Copysign(0, a) * math.Copysign(1, b)
 		}
-		return divOdd(a, b)
+		return number.DivOdd(a, b)
 	}}
 )
 
@@ -69,20 +70,17 @@ func decodeRsqrt(d *decoder) execFunc {
 	return op1(func(a float64) float64 { return 1 / math.Sqrt(a) })
 }
 
-// formatF64 describes float64 to the flush method, which uses only the minimum exponent.
-var formatF64 = format{53, -1022, math.MaxFloat64}
-
 // highHalfOp returns f in the precision of .approx.ftz.f64 instructions. They ignore the low 32
 // bits of the operand and clear those of the result (manual: rcp.approx.ftz.f64).
 func highHalfOp(f func(a float64) float64) func(a float64) float64 {
 	high := func(v float64) float64 {
-		return formatF64.flush(math.Float64frombits(math.Float64bits(v) >> 32 << 32))
+		return number.F64.Flush(math.Float64frombits(math.Float64bits(v) >> 32 << 32))
 	}
 	return func(a float64) float64 {
 		if y := f(high(a)); y == y {
 			return high(y)
 		}
-		return math.Float64frombits(nan32 << 32)
+		return math.Float64frombits(number.NaN32 << 32)
 	}
 }
 
@@ -101,14 +99,14 @@ func decodeNeg(d *decoder) execFunc {
 func (d *decoder) sign(ints typed, f func(b, sign uint64) uint64) execFunc {
 	d.operands()
 	ftz := d.i.Has("ftz")
-	half := func(k *codec) func(b uint16) uint16 {
+	half := func(k *number.Format) func(b uint16) uint16 {
 		return func(b uint16) uint16 {
-			v := k.decode(b)
+			v := k.Decode(uint64(b))
 			if v != v {
-				return nan16
+				return number.NaN16
 			}
 			if ftz {
-				b = k.encode(k.flush(v))
+				b = uint16(k.Encode(k.Flush(v)))
 			}
 			return uint16(f(uint64(b), 1<<15))
 		}
@@ -132,13 +130,13 @@ func (d *decoder) sign(ints typed, f func(b, sign uint64) uint64) execFunc {
 			return math.Float64frombits(f(math.Float64bits(a), 1<<63))
 		})
 	case ptx.F16:
-		return op1(half(codecF16))
+		return op1(half(number.F16))
 	case ptx.BF16:
-		return op1(half(codecBF16))
+		return op1(half(number.BF16))
 	case ptx.F16x2:
-		return pair(half(codecF16))
+		return pair(half(number.F16))
 	case ptx.BF16x2:
-		return pair(half(codecBF16))
+		return pair(half(number.BF16))
 	default:
 		return ints[t]
 	}
@@ -155,24 +153,24 @@ func decodeCopysign(d *decoder) execFunc {
 func decodeTestp(d *decoder) execFunc {
 	d.operands()
 	if d.mainType() == ptx.F64 {
-		return testp[float64](testps[d.i.Mod("kind")], &formatF64)
+		return testp[float64](testps[d.i.Mod("kind")], number.F64)
 	}
-	return testp[float32](testps[d.i.Mod("kind")], &formatF32)
+	return testp[float32](testps[d.i.Mod("kind")], number.F32)
 }
 
-func testp[T float32 | float64](f func(v float64, k *format) bool, k *format) execFunc {
+func testp[T float32 | float64](f func(v float64, k *number.Format) bool, k *number.Format) execFunc {
 	return func(w *warp, in *inst) {
 		a := reg[T](w, in.a)
 		setPred(w, in.d, test(a, a, func(a, _ T) bool { return f(float64(a), k) }))
 	}
 }
 
-var testps = map[string]func(v float64, k *format) bool{
-	"finite":     func(v float64, _ *format) bool { return !math.IsInf(v, 0) && v == v },
-	"infinite":   func(v float64, _ *format) bool { return math.IsInf(v, 0) },
-	"number":     func(v float64, _ *format) bool { return v == v },
-	"notanumber": func(v float64, _ *format) bool { return v != v },
+var testps = map[string]func(v float64, k *number.Format) bool{
+	"finite":     func(v float64, _ *number.Format) bool { return !math.IsInf(v, 0) && v == v },
+	"infinite":   func(v float64, _ *number.Format) bool { return math.IsInf(v, 0) },
+	"number":     func(v float64, _ *number.Format) bool { return v == v },
+	"notanumber": func(v float64, _ *number.Format) bool { return v != v },
 	// GPUs classify zero as normal.
-	"normal":    func(v float64, k *format) bool { return !math.IsInf(v, 0) && v == k.flush(v) },
-	"subnormal": func(v float64, k *format) bool { return v != 0 && k.flush(v) == 0 },
+	"normal":    func(v float64, k *number.Format) bool { return !math.IsInf(v, 0) && v == k.Flush(v) },
+	"subnormal": func(v float64, k *number.Format) bool { return v != 0 && k.Flush(v) == 0 },
 }

@@ -7,6 +7,7 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // TestApproxAccuracy compares the .approx instructions with float64 results, within the error
@@ -74,7 +75,7 @@ func TestApproxSpecialValues(t *testing.T) {
 				[][]uint64{{uint64(math.Float32bits(float32(x)))}})
 			w := uint64(math.Float32bits(float32(want)))
 			if want != want {
-				w = nan32
+				w = number.NaN32
 			}
 			if bits[0] != w {
 				t.Errorf("%s of %v is %#x, want %#x", op, x, bits[0], w)
@@ -86,7 +87,7 @@ func TestApproxSpecialValues(t *testing.T) {
 		{1, minus, -inf}, {0, 0, nan}} {
 		bits := evaluate(t, "div.approx.f32 %d, %a, %b", ptx.F32, []ptx.Type{ptx.F32, ptx.F32},
 			[][]uint64{{f(c[0]), f(c[1])}})
-		if want := choose(c[2] != c[2], nan32, f(c[2])); bits[0] != want {
+		if want := choose(c[2] != c[2], number.NaN32, f(c[2])); bits[0] != want {
 			t.Errorf("div.approx of %v and %v is %#x, want %#x", c[0], c[1], bits[0], want)
 		}
 	}
@@ -120,7 +121,7 @@ func TestCopySignAndXorSign(t *testing.T) {
 			f := floatFormats[ptx.F32]
 			switch nanA, nanB := f.decode(a).nan, f.decode(b).nan; {
 			case nanA && nanB:
-				return nan32
+				return number.NaN32
 			case nanA:
 				a = b
 			case nanB:

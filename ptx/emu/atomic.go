@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // update computes the new bits of an atomic operation from the old bits and the operands. With
@@ -226,7 +227,7 @@ func floatUpdate(op string, t ptx.Type) update {
 		}
 	}
 	operation := map[string]*floatOp{"add": addFloat, "min": minFloat, "max": maxFloat}[op]
-	f := variant{}.half(operation, choose(t == ptx.F16 || t == ptx.F16x2, codecF16, codecBF16))
+	f := variant{}.half(operation, choose(t == ptx.F16 || t == ptx.F16x2, number.F16, number.BF16))
 	if t.Bits() == 16 {
 		return func(old, b, _ uint64, _ bool) uint64 { return uint64(f(uint16(old), uint16(b), 0)) }
 	}

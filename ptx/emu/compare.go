@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // comparison returns the result of a comparison from the order of two values. less, equal and
@@ -88,11 +89,11 @@ func (d *decoder) comparer(t ptx.Type) comparer {
 		return compareLanes[float64](op)
 	case ptx.F16:
 		if ftz {
-			return compareAs(op, func(b uint16) float64 { return formatF16.flush(codecF16.decode(b)) })
+			return compareAs(op, func(b uint16) float64 { return number.F16.Flush(number.F16.Decode(uint64(b))) })
 		}
-		return compareAs(op, codecF16.decode)
+		return compareAs(op, func(b uint16) float64 { return number.F16.Decode(uint64(b)) })
 	case ptx.BF16:
-		return compareAs(op, codecBF16.decode)
+		return compareAs(op, func(b uint16) float64 { return number.BF16.Decode(uint64(b)) })
 	}
 	ints := map[ptx.Type]comparer{
 		ptx.U16: compareLanes[uint16](op), ptx.U32: compareLanes[uint32](op), ptx.U64: compareLanes[uint64](op),
@@ -112,16 +113,16 @@ func (d *decoder) comparers(a, b int) (low, high comparer) {
 	if t != ptx.F16x2 && t != ptx.BF16x2 {
 		return d.comparer(t), nil
 	}
-	decode := codecF16.decode
+	decode := number.F16.Decode
 	switch {
 	case t == ptx.BF16x2:
-		decode = codecBF16.decode
+		decode = number.BF16.Decode
 	case d.i.Has("ftz"):
-		decode = func(b uint16) float64 { return formatF16.flush(codecF16.decode(b)) }
+		decode = func(b uint64) float64 { return number.F16.Flush(number.F16.Decode(b)) }
 	}
 	op := comparisons[d.i.Mod("cmp")]
-	low = compareAs(op, func(v uint32) float64 { return decode(uint16(v)) })
-	high = compareAs(op, func(v uint32) float64 { return decode(uint16(v >> 16)) })
+	low = compareAs(op, func(v uint32) float64 { return decode(uint64(v & 0xffff)) })
+	high = compareAs(op, func(v uint32) float64 { return decode(uint64(v >> 16)) })
 	return low, high
 }
 

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 func execConvert[A, D integer](w *warp, in *inst) {
@@ -46,7 +47,7 @@ func decodeCvt(d *decoder) execFunc {
 			return f
 		}
 	}
-	if to == ptx.TF32 && v.rnd == awayTies && !v.finite { // GPUs add half an ulp, even to infinities and NaNs
+	if to == ptx.TF32 && v.rnd == number.AwayTies && !v.finite { // GPUs add half an ulp, even to infinities and NaNs
 		return op1(func(a uint32) uint32 { return (a + 1<<12) &^ (1<<13 - 1) })
 	}
 	if f := hotConversion(to, from, v); f != nil {
@@ -104,7 +105,7 @@ func hotConversion(to, from ptx.Type, v variant) execFunc {
 			map1(dst[float32](w, in), reg[int32](w, in.a), func(a int32) float32 { return float32(a) })
 		}
 	case to == ptx.F32 && from == ptx.F16:
-		return op1(func(a uint16) float32 { return canonical(float32(codecF16.decode(a))) })
+		return op1(func(a uint16) float32 { return canonical(float32(number.F16.Decode(uint64(a)))) })
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 		}
 		lo, hi := integerLimits(to)
 		return func(b uint64) uint64 {
-			x := v.rnd.integral(decode(b))
+			x := v.rnd.Integral(decode(b))
 			switch {
 			case x != x:
 				return extend(to, nan)
@@ -149,7 +150,7 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 			}
 		}
 		if v.whole {
-			x = v.rnd.integral(x)
+			x = v.rnd.Integral(x)
 		}
 		return encode(x)
 	}
@@ -170,7 +171,7 @@ func convertNaN(to, from ptx.Type, ftz bool, b uint64) uint64 {
 	case from == ptx.BF16 && to == ptx.F32:
 		return b << 16
 	case from == ptx.F32 && to == ptx.F64 && ftz:
-		return math.Float64bits(float64(math.Float32frombits(nan32)))
+		return math.Float64bits(float64(math.Float32frombits(number.NaN32)))
 	}
 	return 0
 }
@@ -207,7 +208,7 @@ func intToInt(to, from ptx.Type, sat bool, b uint64) uint64 {
 
 // fromInt converts an integer to float64. The result is rounded by r if that is the destination
 // type, and rounded to odd otherwise.
-func fromInt(to ptx.Type, signed bool, b uint64, r rounding) float64 {
+func fromInt(to ptx.Type, signed bool, b uint64, r number.Rounding) float64 {
 	v := new(big.Float).SetPrec(64)
 	var rn float64
 	if signed {
@@ -217,54 +218,40 @@ func fromInt(to ptx.Type, signed bool, b uint64, r rounding) float64 {
 		v.SetUint64(b)
 		rn = float64(b)
 	}
-	err := compare(v, rn)
+	err := number.Compare(v, rn)
 	if to == ptx.F64 {
-		return direct64(rn, r, func() int { return err })
+		return number.Direct64(rn, r, func() int { return err })
 	}
-	return odd(rn, float64(err))
+	return number.Odd(rn, float64(err))
 }
 
 // decoderOf returns the function that decodes the bits of floating-point type t.
 func decoderOf(t ptx.Type, ftz bool) func(bits uint64) float64 {
-	switch t {
-	case ptx.F64:
-		return math.Float64frombits
-	case ptx.F16:
-		return func(b uint64) float64 { return codecF16.decode(uint16(b)) }
-	case ptx.BF16:
-		return func(b uint64) float64 { return codecBF16.decode(uint16(b)) }
+	decode := number.Of(t).Decode
+	if ftz && t == ptx.F32 {
+		return func(b uint64) float64 { return number.F32.Flush(decode(b)) }
 	}
-	return func(b uint64) float64 {
-		f := math.Float32frombits(uint32(b))
-		if ftz {
-			f = flush32(f)
-		}
-		return float64(f)
-	}
+	return decode
 }
 
 // encoderOf returns the function that encodes a number as floating-point type t. The number is
 // exact or rounded to odd. Scales are rounded from the absolute value, as in
 // NVIDIA's cuda_fp8.hpp.
 func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
-	format := map[ptx.Type]*format{
-		ptx.F64: nil, ptx.F32: &formatF32, ptx.F16: &formatF16, ptx.BF16: &formatBF16, ptx.TF32: &formatTF32,
-		ptx.E4M3: &formatE4M3, ptx.E5M2: &formatE5M2, ptx.E3M2: &formatE3M2, ptx.E2M3: &formatE2M3, ptx.E2M1: &formatE2M1,
-		ptx.UE8M0: &formatUE8M0,
-	}[t]
+	format := number.Of(t)
 	return func(x float64) uint64 {
 		if t == ptx.UE8M0 {
 			x = math.Abs(x)
 		}
-		if format != nil {
-			x = format.round(x, v.rnd)
+		if t != ptx.F64 {
+			x = format.Round(x, v.rnd)
 		}
 		if v.finite {
-			x = min(max(x, -format.max), format.max)
+			x = min(max(x, -format.Max), format.Max)
 		}
 		switch {
 		case v.ftz && t == ptx.F32:
-			x = formatF32.flush(x)
+			x = number.F32.Flush(x)
 		case v.relu && x <= 0:
 			x = 0
 		}
@@ -274,22 +261,7 @@ func encoderOf(t ptx.Type, v variant) func(x float64) uint64 {
 				x = 0
 			}
 		}
-		switch t {
-		case ptx.F64:
-			return math.Float64bits(x)
-		case ptx.F16:
-			return uint64(codecF16.encode(x))
-		case ptx.BF16:
-			return uint64(codecBF16.encode(x))
-		case ptx.UE8M0:
-			return encodeUE8M0(x)
-		case ptx.E4M3, ptx.E5M2, ptx.E3M2, ptx.E2M3, ptx.E2M1:
-			return format.encodeNarrow(x, t.Bits())
-		}
-		if x != x && t == ptx.TF32 {
-			return nan32 &^ (1<<13 - 1)
-		}
-		return uint64(math.Float32bits(canonical(float32(x))))
+		return format.Encode(x)
 	}
 }
 
@@ -316,7 +288,7 @@ func (d *decoder) cvtPair() execFunc {
 		}
 		return op2(func(a, b float32) uint32 { return uint32(plain(a, b)) })
 	}
-	decode, fromHalf := elementTypes[pairs[from]].decode, from.Bits()/2
+	decode, fromHalf := number.Of(pairs[from]).Decode, from.Bits()/2
 	halves := func(a uint64) uint64 { return pair(decode(a>>fromHalf), decode(a)) }
 	switch {
 	case from.Bits() == 8:

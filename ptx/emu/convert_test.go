@@ -9,13 +9,14 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // convertReference computes cvt with exact numbers.
 func convertReference(to, from ptx.Type, mods string, bits uint64) uint64 {
 	has := func(m string) bool { return strings.Contains(mods+".", "."+m+".") }
-	r := nearest
-	for name, mode := range roundings {
+	r := number.Nearest
+	for name, mode := range number.Roundings {
 		if has(name) {
 			r = mode
 		}
@@ -221,7 +222,7 @@ func TestPackedConversions(t *testing.T) {
 			})
 		}
 	}
-	for name, mode := range map[string]rounding{"rna": awayTies, "rn": nearest, "rz": toZero} {
+	for name, mode := range map[string]number.Rounding{"rna": number.AwayTies, "rn": number.Nearest, "rz": number.ToZero} {
 		args := slices.DeleteFunc(sampleArgs(rng, f32[:1]), func(v []uint64) bool { return isNaN(ptx.F32, v[0]) })
 		want := func(v []uint64) uint64 {
 			return floatFormat{8, 10}.encode(floatFormats[ptx.F32].decode(v[0]), mode)

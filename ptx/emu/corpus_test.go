@@ -11,6 +11,7 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // forEachCorpusFile calls do for each compiled PTX file of a CUDA source in the corpus.
@@ -178,7 +179,7 @@ func TestTensorCores(t *testing.T) {
 	forEachCorpusFile(t, "half", func(t *testing.T, p *Program) {
 		const k = 48
 		a, b := make([]uint16, 16*k), make([]uint16, 16*k)
-		value := func() uint16 { return codecF16.encode(float64(rng.IntN(15) - 7)) }
+		value := func() uint16 { return uint16(number.F16.Encode(float64(rng.IntN(15) - 7))) }
 		for i := range a {
 			a[i], b[i] = value(), value()
 		}
@@ -195,7 +196,7 @@ func TestTensorCores(t *testing.T) {
 			for j := range 16 {
 				want := 0.0
 				for q := range k {
-					want += codecF16.decode(a[i*k+q]) * codecF16.decode(b[j*k+q])
+					want += number.F16.Decode(uint64(a[i*k+q])) * number.F16.Decode(uint64(b[j*k+q]))
 				}
 				if float64(got[i*16+j]) != want {
 					t.Fatalf("element %d, %d is %v, want %v", i, j, got[i*16+j], want)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // evaluate runs an instruction such as "add.u32 %d, %a, %b" once for each row of args and returns
@@ -238,19 +239,19 @@ func scaled(v *big.Rat, exp int) *big.Rat {
 }
 
 // roundInt rounds |v| to an integer. neg is the sign of v, which matters in the directed modes.
-func roundInt(v *big.Rat, neg bool, r rounding) *big.Int {
+func roundInt(v *big.Rat, neg bool, r number.Rounding) *big.Int {
 	q, rest := new(big.Int).QuoRem(v.Num(), v.Denom(), new(big.Int))
 	half := rest.Lsh(rest, 1).Cmp(v.Denom())
 	inexact := rest.Sign() != 0
 	upward := false
 	switch r {
-	case nearest:
+	case number.Nearest:
 		upward = half > 0 || half == 0 && q.Bit(0) == 1
-	case awayTies:
+	case number.AwayTies:
 		upward = half >= 0
-	case down:
+	case number.Down:
 		upward = neg && inexact
-	case up:
+	case number.Up:
 		upward = !neg && inexact
 	}
 	if upward {
@@ -260,7 +261,7 @@ func roundInt(v *big.Rat, neg bool, r rounding) *big.Int {
 }
 
 // encode rounds n once and returns its bits. A NaN becomes the canonical NaN of the format.
-func (f floatFormat) encode(n exactNumber, r rounding) uint64 {
+func (f floatFormat) encode(n exactNumber, r number.Rounding) uint64 {
 	var sign uint64
 	if n.neg {
 		sign = 1 << (f.exp + f.frac)
@@ -289,7 +290,7 @@ func (f floatFormat) encode(n exactNumber, r rounding) uint64 {
 		m.Rsh(m, 1)
 	}
 	if e > f.bias() {
-		if r == toZero || r == down && !n.neg || r == up && n.neg {
+		if r == number.ToZero || r == number.Down && !n.neg || r == number.Up && n.neg {
 			return sign | infinity - 1
 		}
 		return sign | infinity
@@ -306,13 +307,14 @@ func TestReferenceEncode(t *testing.T) {
 	for range 10000 {
 		b := rng.Uint32()
 		if f := math.Float32frombits(b); f == f {
-			if got := floatFormats[ptx.F32].encode(floatFormats[ptx.F32].decode(uint64(b)), nearest); got != uint64(b) {
+			if got := floatFormats[ptx.F32].encode(floatFormats[ptx.F32].decode(uint64(b)), number.Nearest); got != uint64(b) {
 				t.Fatalf("%#x became %#x", b, got)
 			}
 		}
 		f := math.Float64frombits(rng.Uint64()&0x800fffffffffffff | uint64(850+rng.IntN(320))<<52)
 		want := uint64(math.Float32bits(float32(f)))
-		if got := floatFormats[ptx.F32].encode(floatFormats[ptx.F64].decode(math.Float64bits(f)), nearest); got != want {
+		exact := floatFormats[ptx.F64].decode(math.Float64bits(f))
+		if got := floatFormats[ptx.F32].encode(exact, number.Nearest); got != want {
 			t.Fatalf("%v became %#x, want %#x", f, got, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // floatOp is a floating-point operation on up to three operands.
@@ -11,7 +12,7 @@ type floatOp struct {
 	operands int
 	// odd returns the result rounded to odd. The operands are in formats up to float32.
 	odd func(a, b, c float64) float64
-	f64 func(a, b, c float64, r rounding) float64
+	f64 func(a, b, c float64, r number.Rounding) float64
 	// Specialized loops for results rounded to nearest: of float32, of float32 with .ftz, and of
 	// float64. Operations without one use odd and f64.
 	fast, fastFlush, fast64 execFunc
@@ -20,52 +21,52 @@ type floatOp struct {
 var (
 	addFloat = &floatOp{
 		operands: 2,
-		odd:      func(a, b, _ float64) float64 { return addOdd(a, b) },
-		f64:      func(a, b, _ float64, r rounding) float64 { return add64(a, b, r) },
+		odd:      func(a, b, _ float64) float64 { return number.AddOdd(a, b) },
+		f64:      func(a, b, _ float64, r number.Rounding) float64 { return number.Add64(a, b, r) },
 		fast:     execAddF32, fast64: execAddF64,
 	}
 	subFloat = &floatOp{
 		operands: 2,
-		odd:      func(a, b, _ float64) float64 { return addOdd(a, -b) },
-		f64:      func(a, b, _ float64, r rounding) float64 { return add64(a, -b, r) },
+		odd:      func(a, b, _ float64) float64 { return number.AddOdd(a, -b) },
+		f64:      func(a, b, _ float64, r number.Rounding) float64 { return number.Add64(a, -b, r) },
 		fast:     execSubF32, fast64: execSubF64,
 	}
 	mulFloat = &floatOp{
 		operands: 2,
 		odd:      func(a, b, _ float64) float64 { return a * b },
-		f64:      func(a, b, _ float64, r rounding) float64 { return mul64(a, b, r) },
+		f64:      func(a, b, _ float64, r number.Rounding) float64 { return number.Mul64(a, b, r) },
 		fast:     execMulF32, fast64: execMulF64,
 	}
 	fmaFloat = &floatOp{
 		operands: 3,
-		odd:      fmaOdd,
-		f64:      fma64,
+		odd:      number.FMAOdd,
+		f64:      number.FMA64,
 		fast:     execFmaF32, fastFlush: execFmaFlushF32, fast64: execFmaF64,
 	}
 	divFloat = &floatOp{
 		operands: 2,
-		odd:      func(a, b, _ float64) float64 { return divOdd(a, b) },
-		f64:      func(a, b, _ float64, r rounding) float64 { return div64(a, b, r) },
+		odd:      func(a, b, _ float64) float64 { return number.DivOdd(a, b) },
+		f64:      func(a, b, _ float64, r number.Rounding) float64 { return number.Div64(a, b, r) },
 	}
 	rcpFloat = &floatOp{
 		operands: 1,
-		odd:      func(a, _, _ float64) float64 { return divOdd(1, a) },
-		f64:      func(a, _, _ float64, r rounding) float64 { return div64(1, a, r) },
+		odd:      func(a, _, _ float64) float64 { return number.DivOdd(1, a) },
+		f64:      func(a, _, _ float64, r number.Rounding) float64 { return number.Div64(1, a, r) },
 	}
 	sqrtFloat = &floatOp{
 		operands: 1,
-		odd:      func(a, _, _ float64) float64 { return sqrtOdd(a) },
-		f64:      func(a, _, _ float64, r rounding) float64 { return sqrt64(a, r) },
+		odd:      func(a, _, _ float64) float64 { return number.SqrtOdd(a) },
+		f64:      func(a, _, _ float64, r number.Rounding) float64 { return number.Sqrt64(a, r) },
 	}
 	minFloat = &floatOp{
 		operands: 2,
 		odd:      func(a, b, _ float64) float64 { return minNumber(a, b) },
-		f64:      func(a, b, _ float64, _ rounding) float64 { return minNumber(a, b) },
+		f64:      func(a, b, _ float64, _ number.Rounding) float64 { return minNumber(a, b) },
 	}
 	maxFloat = &floatOp{
 		operands: 2,
 		odd:      func(a, b, _ float64) float64 { return -minNumber(-a, -b) },
-		f64:      func(a, b, _ float64, _ rounding) float64 { return -minNumber(-a, -b) },
+		f64:      func(a, b, _ float64, _ number.Rounding) float64 { return -minNumber(-a, -b) },
 	}
 )
 
@@ -87,12 +88,9 @@ func minNumber(a, b float64) float64 {
 	return min(a, b)
 }
 
-// nan32 is the canonical NaN of float32.
-const nan32 = 0x7fffffff
-
 func canonical(v float32) float32 {
 	if v != v {
-		return math.Float32frombits(nan32)
+		return math.Float32frombits(number.NaN32)
 	}
 	return v
 }
@@ -149,18 +147,15 @@ func known64(y, a, b, c float64) float64 {
 }
 
 // nan64 returns the NaN of a float64 operation as observed on an H200: the last NaN operand, made
-// quiet, or invalid64 if no operand is NaN.
+// quiet, or number.NaN64 if no operand is NaN.
 func nan64(operands ...float64) float64 {
 	for n := len(operands) - 1; n >= 0; n-- {
 		if v := operands[n]; v != v {
 			return math.Float64frombits(math.Float64bits(v) | 1<<51)
 		}
 	}
-	return math.Float64frombits(invalid64)
+	return math.Float64frombits(number.NaN64)
 }
-
-// invalid64 is the NaN of invalid float64 operations, on GPUs and on x86.
-const invalid64 = 0xfff8000000000000
 
 func execFmaF32(w *warp, in *inst) {
 	fmaF32(dst[float32](w, in), reg[float32](w, in.a), reg[float32](w, in.b), reg[float32](w, in.c))
@@ -186,7 +181,7 @@ func flush32(a float32) float32 {
 
 // variant holds the modifiers of a floating-point instruction.
 type variant struct {
-	rnd      rounding
+	rnd      number.Rounding
 	ftz, sat bool
 	relu     bool // negative results become 0
 	nan      bool // the result is NaN if an operand is NaN
@@ -204,7 +199,7 @@ func (d *decoder) variant() variant {
 		finite: d.i.Has("satfinite"),
 	}
 	for _, mod := range d.i.Mods {
-		if r, ok := roundings[mod]; ok {
+		if r, ok := number.Roundings[mod]; ok {
 			v.rnd = r
 			v.whole = len(mod) == 3 && mod[2] == 'i'
 		}
@@ -217,9 +212,9 @@ func (d *decoder) float(op *floatOp) execFunc {
 	v := d.variant()
 	t := d.mainType()
 	if mixed := d.i.Type(0) == ptx.F32; mixed && t == ptx.F16 {
-		return mixedOp(op, v.single(op), codecF16)
+		return mixedOp(op, v.single(op), number.F16)
 	} else if mixed && t == ptx.BF16 {
-		return mixedOp(op, v.single(op), codecBF16)
+		return mixedOp(op, v.single(op), number.BF16)
 	}
 	switch t {
 	case ptx.F32:
@@ -239,7 +234,7 @@ func (d *decoder) float(op *floatOp) execFunc {
 		}
 		return lanesOp(op, func(a, b, c uint64) uint64 { return part(a, b, c, 0) | part(a, b, c, 32) })
 	case ptx.F64:
-		if v.rnd == nearest && op.fast64 != nil {
+		if v.rnd == number.Nearest && op.fast64 != nil {
 			return op.fast64
 		}
 		return lanesOp(op, func(a, b, c float64) float64 {
@@ -253,9 +248,9 @@ func (d *decoder) float(op *floatOp) execFunc {
 			return known64(y, a, b, c)
 		})
 	case ptx.F16, ptx.F16x2:
-		return halves(op, v.half(op, codecF16), t == ptx.F16x2)
+		return halves(op, v.half(op, number.F16), t == ptx.F16x2)
 	case ptx.BF16, ptx.BF16x2:
-		return halves(op, v.half(op, codecBF16), t == ptx.BF16x2)
+		return halves(op, v.half(op, number.BF16), t == ptx.BF16x2)
 	}
 	return nil
 }
@@ -274,8 +269,8 @@ func lanesOp[T any](op *floatOp, f func(a, b, c T) T) execFunc {
 
 // mixedOp returns an execFunc that applies f to float32 numbers and operands of a 16-bit format.
 // The last operand is a float32.
-func mixedOp(op *floatOp, f func(a, b, c float32) float32, k *codec) execFunc {
-	wide := func(a uint16) float32 { return float32(k.decode(a)) }
+func mixedOp(op *floatOp, f func(a, b, c float32) float32, k *number.Format) execFunc {
+	wide := func(a uint16) float32 { return float32(k.Decode(uint64(a))) }
 	if op.operands == 2 {
 		return op2(func(a uint16, b float32) float32 { return f(wide(a), b, b) })
 	}
@@ -283,20 +278,20 @@ func mixedOp(op *floatOp, f func(a, b, c float32) float32, k *codec) execFunc {
 }
 
 // narrow returns the operation on operands of a format, with the modifiers of v.
-func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float64 {
+func (v variant) narrow(op *floatOp, format *number.Format) func(a, b, c float64) float64 {
 	return func(a, b, c float64) float64 {
 		if v.ftz {
-			a, b, c = format.flush(a), format.flush(b), format.flush(c)
+			a, b, c = format.Flush(a), format.Flush(b), format.Flush(c)
 		}
 		sign := math.Signbit(a) != math.Signbit(b)
 		if v.abs {
 			a, b, c = math.Abs(a), math.Abs(b), math.Abs(c)
 		}
 		y := op.odd(a, b, c)
-		if y == 0 && v.rnd == down && cancels(op, a, b, c) {
+		if y == 0 && v.rnd == number.Down && cancels(op, a, b, c) {
 			y = math.Copysign(0, -1)
 		}
-		y = format.round(y, v.rnd)
+		y = format.Round(y, v.rnd)
 		switch {
 		case v.nan && (a != a || b != b || c != c):
 			y = math.NaN()
@@ -307,7 +302,7 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 			}
 		}
 		if v.ftz {
-			y = format.flush(y)
+			y = format.Flush(y)
 		}
 		if v.sat && !(y > 0) || v.relu && y <= 0 { // NaN saturates to 0
 			y = 0
@@ -335,21 +330,20 @@ func cancels(op *floatOp, a, b, c float64) bool {
 
 // single returns the operation on float32.
 func (v variant) single(op *floatOp) func(a, b, c float32) float32 {
-	f := v.narrow(op, &formatF32)
+	f := v.narrow(op, number.F32)
 	return func(a, b, c float32) float32 {
 		return canonical(float32(f(float64(a), float64(b), float64(c))))
 	}
 }
 
 // half returns the operation on operands of a 16-bit format.
-func (v variant) half(op *floatOp, k *codec) func(a, b, c uint16) uint16 {
-	f := v.narrow(op, k.format)
+func (v variant) half(op *floatOp, k *number.Format) func(a, b, c uint16) uint16 {
+	f := v.narrow(op, k)
 	return func(a, b, c uint16) uint16 {
 		if v.oob && (a&0x7fff == oobNaN || b&0x7fff == oobNaN) {
 			return 0
 		}
-		y := f(k.decode(a), k.decode(b), k.decode(c))
-		return k.encode(y)
+		return uint16(k.Encode(f(k.Decode(uint64(a)), k.Decode(uint64(b)), k.Decode(uint64(c)))))
 	}
 }
 

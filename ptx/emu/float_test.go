@@ -11,12 +11,13 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // Reference operations on exact numbers. encode does the rounding, except for the sign of an exact
 // zero.
 
-func addNumbers(x, y exactNumber, r rounding) exactNumber {
+func addNumbers(x, y exactNumber, r number.Rounding) exactNumber {
 	switch {
 	case x.nan || y.nan || x.inf && y.inf && x.neg != y.neg:
 		return exactNumber{nan: true}
@@ -28,7 +29,7 @@ func addNumbers(x, y exactNumber, r rounding) exactNumber {
 	z := exactNumber{value: new(big.Rat).Add(x.value, y.value)}
 	z.neg = z.value.Sign() < 0
 	if z.value.Sign() == 0 {
-		z.neg = x.neg && y.neg || x.neg != y.neg && r == down
+		z.neg = x.neg && y.neg || x.neg != y.neg && r == number.Down
 	}
 	return z
 }
@@ -121,11 +122,13 @@ func (f floatFormat) flushed(n exactNumber) exactNumber {
 
 // floatReference computes an instruction with exact numbers. It supports the rounding modifiers,
 // .ftz, .sat, .relu and .NaN.
-func floatReference(mods string, ty ptx.Type, args []uint64, op func(r rounding, v []exactNumber) exactNumber) uint64 {
+func floatReference(
+	mods string, ty ptx.Type, args []uint64, op func(r number.Rounding, v []exactNumber) exactNumber,
+) uint64 {
 	f := floatFormats[ty]
 	has := func(m string) bool { return strings.Contains(mods+".", "."+m+".") }
-	r := nearest
-	for name, mode := range roundings {
+	r := number.Nearest
+	for name, mode := range number.Roundings {
 		if has(name) {
 			r = mode
 		}
@@ -162,32 +165,32 @@ var floatOps = []struct {
 	op   string
 	args int
 	mods map[ptx.Type][]string
-	do   func(r rounding, v []exactNumber) exactNumber
+	do   func(r number.Rounding, v []exactNumber) exactNumber
 }{
-	{"add", 2, arithmeticMods, func(r rounding, v []exactNumber) exactNumber { return addNumbers(v[0], v[1], r) }},
-	{"sub", 2, arithmeticMods, func(r rounding, v []exactNumber) exactNumber {
+	{"add", 2, arithmeticMods, func(r number.Rounding, v []exactNumber) exactNumber { return addNumbers(v[0], v[1], r) }},
+	{"sub", 2, arithmeticMods, func(r number.Rounding, v []exactNumber) exactNumber {
 		v[1].neg = !v[1].neg
 		if v[1].value != nil {
 			v[1].value = new(big.Rat).Neg(v[1].value)
 		}
 		return addNumbers(v[0], v[1], r)
 	}},
-	{"mul", 2, arithmeticMods, func(_ rounding, v []exactNumber) exactNumber { return mulNumbers(v[0], v[1]) }},
+	{"mul", 2, arithmeticMods, func(_ number.Rounding, v []exactNumber) exactNumber { return mulNumbers(v[0], v[1]) }},
 	{"fma", 3, map[ptx.Type][]string{
 		ptx.F32:  {".rn", ".rz", ".rm", ".rp", ".rn.ftz", ".rz.ftz", ".rn.sat", ".rp.ftz.sat"},
 		ptx.F64:  {".rn", ".rz", ".rm", ".rp"},
 		ptx.F16:  {".rn", ".rn.ftz", ".rn.sat", ".rn.ftz.relu", ".rn.relu"},
 		ptx.BF16: {".rn", ".rn.relu"},
-	}, func(r rounding, v []exactNumber) exactNumber {
+	}, func(r number.Rounding, v []exactNumber) exactNumber {
 		return addNumbers(mulNumbers(v[0], v[1]), v[2], r)
 	}},
-	{"div", 2, divisionMods, func(_ rounding, v []exactNumber) exactNumber { return divNumbers(v[0], v[1]) }},
-	{"rcp", 1, divisionMods, func(_ rounding, v []exactNumber) exactNumber {
+	{"div", 2, divisionMods, func(_ number.Rounding, v []exactNumber) exactNumber { return divNumbers(v[0], v[1]) }},
+	{"rcp", 1, divisionMods, func(_ number.Rounding, v []exactNumber) exactNumber {
 		return divNumbers(exactNumber{value: big.NewRat(1, 1)}, v[0])
 	}},
-	{"sqrt", 1, divisionMods, func(_ rounding, v []exactNumber) exactNumber { return sqrtNumber(v[0]) }},
-	{"min", 2, extremeMods, func(_ rounding, v []exactNumber) exactNumber { return minNumbers(v[0], v[1]) }},
-	{"max", 2, extremeMods, func(_ rounding, v []exactNumber) exactNumber { return maxNumbers(v[0], v[1]) }},
+	{"sqrt", 1, divisionMods, func(_ number.Rounding, v []exactNumber) exactNumber { return sqrtNumber(v[0]) }},
+	{"min", 2, extremeMods, func(_ number.Rounding, v []exactNumber) exactNumber { return minNumbers(v[0], v[1]) }},
+	{"max", 2, extremeMods, func(_ number.Rounding, v []exactNumber) exactNumber { return maxNumbers(v[0], v[1]) }},
 }
 
 var arithmeticMods = map[ptx.Type][]string{

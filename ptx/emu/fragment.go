@@ -1,10 +1,10 @@
 package emu
 
 import (
-	"math"
 	"unsafe"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // fragment maps the registers of a warp to the elements of a matrix. Element n of a lane is stored
@@ -107,37 +107,32 @@ func plainFragment(rows, cols, n int) *fragment {
 type elementType struct {
 	bits   int
 	decode func(bits uint64) float64 // represents the small integers exactly as well
-	encode func(v float64) uint64    // nil for types that cannot be results
+	encode func(v float64) uint64    // nil for integers that cannot be results
 }
 
-var elementTypes = map[ptx.Type]*elementType{
-	ptx.F16: {16, func(b uint64) float64 { return codecF16.decode(uint16(b)) },
-		func(v float64) uint64 { return uint64(codecF16.encode(formatF16.round(v, nearest))) }},
-	ptx.BF16: {16, func(b uint64) float64 { return codecBF16.decode(uint16(b)) }, nil},
-	// The low 13 bits of a tf32 are ignored.
-	ptx.TF32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b) &^ (1<<13 - 1))) }, nil},
-	ptx.F32: {32, func(b uint64) float64 { return float64(math.Float32frombits(uint32(b))) },
-		func(v float64) uint64 { return uint64(math.Float32bits(canonical(float32(v)))) }},
-	ptx.F64:  {64, math.Float64frombits, func(v float64) uint64 { return choose(v == v, math.Float64bits(v), invalid64) }},
-	ptx.E4M3: {8, func(b uint64) float64 { return decodeE4M3(uint8(b)) }, nil},
-	ptx.E5M2: {8, func(b uint64) float64 { return decodeE5M2(uint8(b)) }, nil},
-	ptx.E2M3: {6, decodeSmall(2, 3), nil},
-	ptx.E3M2: {6, decodeSmall(3, 2), nil},
-	ptx.E2M1: {4, decodeSmall(2, 1), nil},
-	ptx.U8:   {8, func(b uint64) float64 { return float64(uint8(b)) }, nil},
-	ptx.S8:   {8, func(b uint64) float64 { return float64(int8(b)) }, nil},
-	ptx.U4:   {4, func(b uint64) float64 { return float64(b & 15) }, nil},
-	ptx.S4:   {4, func(b uint64) float64 { return float64(int8(b<<4) >> 4) }, nil},
-	ptx.B1:   {1, func(b uint64) float64 { return float64(b & 1) }, nil},
+// integerElements lists the integer types of matrix elements.
+var integerElements = map[ptx.Type]*elementType{
+	ptx.U8: {8, func(b uint64) float64 { return float64(uint8(b)) }, nil},
+	ptx.S8: {8, func(b uint64) float64 { return float64(int8(b)) }, nil},
+	ptx.U4: {4, func(b uint64) float64 { return float64(b & 15) }, nil},
+	ptx.S4: {4, func(b uint64) float64 { return float64(int8(b<<4) >> 4) }, nil},
+	ptx.B1: {1, func(b uint64) float64 { return float64(b & 1) }, nil},
 	ptx.S32: {32, func(b uint64) float64 { return float64(int32(b)) },
 		func(v float64) uint64 { return uint64(uint32(int64(v))) }},
-	ptx.UE8M0: {8, func(b uint64) float64 { return decodeUE8M0(uint8(b)) }, nil},
+}
+
+// elementOf returns the matrix elements of type t, or nil if there are none.
+func elementOf(t ptx.Type) *elementType {
+	if f := number.Of(t); f != nil {
+		return &elementType{f.Bits, f.Decode, f.Encode}
+	}
+	return integerElements[t]
 }
 
 // paddedType returns the encoding of a type in bytes of registers: 4-bit floats are in the middle
 // of the byte, 6-bit floats in its low bits.
 func paddedType(t ptx.Type) *elementType {
-	e := elementTypes[t]
+	e := elementOf(t)
 	if e == nil || e.bits == 8 {
 		return e
 	}

@@ -3,6 +3,8 @@ package emu
 import (
 	"math"
 	"unsafe"
+
+	"tilework/ptx/emu/internal/number"
 )
 
 // The innermost loops of matrix products in portable Go. lanes_amd64.s contains AVX2 versions.
@@ -15,7 +17,7 @@ func fmaF32Go(d, a, b, c *[lanes]float32) {
 		// tie: where the dropped bits are 100…0, and in subnormal results, whose ties have other
 		// bits. The test also finds NaNs, whose low bits are 0.
 		if t := math.Float64bits(s); t&(1<<28-1) == 0 && (t&(1<<28) != 0 || t>>52&0x7ff < 1023-126 || s != s) {
-			d[i] = canonical(float32(fmaOdd(float64(a[i]), float64(b[i]), float64(c[i]))))
+			d[i] = canonical(float32(number.FMAOdd(float64(a[i]), float64(b[i]), float64(c[i]))))
 			continue
 		}
 		d[i] = float32(s)

@@ -12,6 +12,7 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // loadFile loads a PTX file of the corpus.
@@ -105,7 +106,7 @@ func matmulReference(a, b []float32, m, n, k int, fused bool) []float32 {
 			for p := range k {
 				x, y := a[i*k+p], b[p*n+j]
 				if fused {
-					sum = float32(fmaOdd(float64(x), float64(y), float64(sum)))
+					sum = float32(number.FMAOdd(float64(x), float64(y), float64(sum)))
 				} else {
 					sum += float32(x * y)
 				}

@@ -119,7 +119,7 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 		rows = k
 	}
 	t, _ := ptx.ParseType(i.Mod("type"))
-	e := elementTypes[t]
+	e := elementOf(t)
 	if e == nil {
 		return nil
 	}

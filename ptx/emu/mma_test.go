@@ -15,6 +15,8 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/dot"
+	"tilework/ptx/emu/internal/number"
 )
 
 // matrixCase is a matrix instruction and a kernel that executes it with one warp.
@@ -119,7 +121,7 @@ func (c *matrixCase) stride() int { return 8 * (c.counts[0] + c.counts[1] + c.co
 func (c *matrixCase) operandBytes(element func(t ptx.Type) uint64) []byte {
 	buf := make([]byte, lanes*c.stride())
 	c.eachElement(buf, func(_ int, t ptx.Type, _ uint64) uint64 {
-		return element(t) & (1<<(elementTypes[t].bits-1)<<1 - 1)
+		return element(t) & (1<<(elementOf(t).bits-1)<<1 - 1)
 	})
 	return buf
 }
@@ -129,7 +131,7 @@ func (c *matrixCase) eachElement(buf []byte, f func(operand int, t ptx.Type, bit
 	for lane := range lanes {
 		at := lane*c.stride() + 8*c.counts[0]
 		for k, t := range []ptx.Type{c.a, c.b, c.c} {
-			e := elementTypes[t]
+			e := elementOf(t)
 			for range c.counts[k+1] {
 				old, word := binary.LittleEndian.Uint64(buf[at:]), uint64(0)
 				for n := range e.perRegister() {
@@ -170,19 +172,19 @@ var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 	},
 	"subnormal": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
 		kind, sign := rng.IntN(10), float64(1-2*rng.IntN(2))
-		f, ok := map[ptx.Type]format{ptx.F16: formatF16, ptx.BF16: formatBF16, ptx.TF32: formatTF32, ptx.E4M3: formatE4M3,
-			ptx.E5M2: formatE5M2}[t]
+		f, ok := map[ptx.Type]*number.Format{ptx.F16: number.F16, ptx.BF16: number.BF16, ptx.TF32: number.TF32,
+			ptx.E4M3: number.E4M3, ptx.E5M2: number.E5M2}[t]
 		switch {
 		case kind < 6:
 			return 0
 		case !ok: // an accumulator or an integer type
 			return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), rng.IntN(30)-20-60*rng.IntN(3)))
 		case kind < 9:
-			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.precision)))/math.Ldexp(1,
-				f.precision-1), f.minExp))
+			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.Precision)))/math.Ldexp(1,
+				f.Precision-1), f.MinExp))
 		}
 		return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(),
-			choose(f.minExp < -100, rng.IntN(110), rng.IntN(15)+f.minExp)))
+			choose(f.MinExp < -100, rng.IntN(110), rng.IntN(15)+f.MinExp)))
 	},
 }
 
@@ -191,13 +193,13 @@ var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 func encodeElement(rng *rand.Rand, t ptx.Type, v float64) uint64 {
 	switch t {
 	case ptx.BF16:
-		return uint64(codecBF16.encode(v))
+		return number.BF16.Encode(v)
 	case ptx.TF32:
-		return elementTypes[ptx.F32].encode(v)
+		return number.F32.Encode(v)
 	case ptx.E4M3, ptx.E5M2:
 		return encoderOf(t, variant{finite: true})(v)
 	case ptx.F16, ptx.F32, ptx.F64:
-		return elementTypes[t].encode(v)
+		return number.Of(t).Encode(v)
 	case ptx.S32:
 		return uint64(uint32(int32(v)))
 	}
@@ -298,8 +300,8 @@ func (c *matrixCase) sums(t *testing.T, in []byte, mode Accumulate) []float64 {
 // tensor core aligns them.
 func (c *matrixCase) roundoff() float64 {
 	const (
-		truncation = 1.0 / (1 << alignedBits) // of a term: the largest is at least 2^exponent
-		toZero     = 0x1p-23                  // of a sum, to float32
+		truncation = 1.0 / (1 << dot.AlignedBits) // of a term: the largest is at least 2^exponent
+		toZero     = 0x1p-23                      // of a sum, to float32
 		toNearest  = 0x1p-24
 		higher     = 0x1p-25 // errors of errors, and of float64
 	)
@@ -320,9 +322,9 @@ func (c *matrixCase) roundoff() float64 {
 func (c *matrixCase) magnitudes(in []byte) []byte {
 	out := slices.Clone(in)
 	c.eachElement(out, func(_ int, t ptx.Type, bits uint64) uint64 {
-		sign := uint64(1) << (elementTypes[t].bits - 1)
-		v := math.Abs(elementTypes[t].decode(bits))
-		if least := math.Ldexp(1, minExponents[t]); v > 0 && v < least {
+		sign := uint64(1) << (elementOf(t).bits - 1)
+		v := math.Abs(elementOf(t).decode(bits))
+		if least := math.Ldexp(1, number.Of(t).MinExp); v > 0 && v < least {
 			return encodeElement(nil, t, least)
 		}
 		return bits &^ sign
@@ -333,7 +335,7 @@ func (c *matrixCase) magnitudes(in []byte) []byte {
 // withoutLargest returns the operands with the largest element of A set to zero.
 func (c *matrixCase) withoutLargest(in []byte) []byte {
 	out, largest := slices.Clone(in), 0.0
-	magnitude := func(bits uint64) float64 { return math.Abs(elementTypes[c.a].decode(bits)) }
+	magnitude := func(bits uint64) float64 { return math.Abs(elementOf(c.a).decode(bits)) }
 	c.eachElement(out, func(operand int, _ ptx.Type, bits uint64) uint64 {
 		if operand == 1 {
 			largest = max(largest, magnitude(bits))

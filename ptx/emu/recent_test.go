@@ -10,13 +10,14 @@ import (
 
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // smallest returns the smallest of some float32 numbers, or the largest. -0 is smaller than 0. NaNs
 // are ignored, unless all numbers are NaN or nan is set.
 func smallest(words []uint64, largest, nan, abs, ftz bool) uint64 {
 	f := floatFormats[ptx.F32]
-	var best uint64 = nan32
+	var best uint64 = number.NaN32
 	order := func(w uint64) int64 { // as the numbers, also for zeros
 		if w>>31 != 0 {
 			return -int64(w&^(1<<31)) - 1
@@ -29,14 +30,14 @@ func smallest(words []uint64, largest, nan, abs, ftz bool) uint64 {
 		}
 		if f.decode(w).nan {
 			if nan {
-				return nan32
+				return number.NaN32
 			}
 			continue
 		}
 		if ftz && w>>23&0xff == 0 {
 			w &= 1 << 31
 		}
-		if best == nan32 || (order(w) < order(best)) != largest {
+		if best == number.NaN32 || (order(w) < order(best)) != largest {
 			best = w
 		}
 	}
@@ -62,12 +63,12 @@ func TestFloatPairs(t *testing.T) {
 	for _, c := range []struct {
 		op       string
 		operands int
-		exact    func(a, b, c exactNumber, r rounding) exactNumber
+		exact    func(a, b, c exactNumber, r number.Rounding) exactNumber
 	}{
-		{"add", 2, func(a, b, _ exactNumber, r rounding) exactNumber { return addNumbers(a, b, r) }},
-		{"sub", 2, func(a, b, _ exactNumber, r rounding) exactNumber { return addNumbers(a, negated(b), r) }},
-		{"mul", 2, func(a, b, _ exactNumber, _ rounding) exactNumber { return mulNumbers(a, b) }},
-		{"fma", 3, func(a, b, c exactNumber, r rounding) exactNumber { return addNumbers(mulNumbers(a, b), c, r) }},
+		{"add", 2, func(a, b, _ exactNumber, r number.Rounding) exactNumber { return addNumbers(a, b, r) }},
+		{"sub", 2, func(a, b, _ exactNumber, r number.Rounding) exactNumber { return addNumbers(a, negated(b), r) }},
+		{"mul", 2, func(a, b, _ exactNumber, _ number.Rounding) exactNumber { return mulNumbers(a, b) }},
+		{"fma", 3, func(a, b, c exactNumber, r number.Rounding) exactNumber { return addNumbers(mulNumbers(a, b), c, r) }},
 	} {
 		for _, mods := range []string{".rn", ".rz", ".rm.ftz", ".rp"} {
 			flush := func(w uint64) uint64 {
@@ -76,7 +77,7 @@ func TestFloatPairs(t *testing.T) {
 				}
 				return w
 			}
-			r := roundings[mods[1:3]]
+			r := number.Roundings[mods[1:3]]
 			var args [][]uint64
 			low, high := sampleArgs(rng, repeat(ptx.F32, c.operands)), sampleArgs(rng, repeat(ptx.F32, c.operands))
 			for n := range low {
@@ -109,7 +110,7 @@ func TestMixedPrecision(t *testing.T) {
 	for _, half := range []ptx.Type{ptx.F16, ptx.BF16} {
 		h := floatFormats[half]
 		for _, mods := range []string{".rn", ".rz", ".rm.sat", ".rp"} {
-			r := roundings[mods[1:3]]
+			r := number.Roundings[mods[1:3]]
 			encode := func(n exactNumber) uint64 {
 				y := f.encode(n, r)
 				switch v := math.Float32frombits(uint32(y)); {

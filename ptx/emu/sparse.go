@@ -19,10 +19,10 @@ type sparseMetadata struct {
 }
 
 // sparseMetadata decodes the metadata of the current instruction.
-func (d *decoder) sparseMetadata(p *matrixProduct) *sparseMetadata {
+func (d *decoder) sparseMetadata(columns int) *sparseMetadata {
 	i := d.i
 	_, ta, _, _ := elementsOf(i)
-	s := &sparseMetadata{ordered: i.Has("sp::ordered_metadata"), chunk: 4, unit: 1, bits: 2, k: p.k}
+	s := &sparseMetadata{ordered: i.Has("sp::ordered_metadata"), chunk: 4, unit: 1, bits: 2, k: columns}
 	switch {
 	case ta == ptx.TF32:
 		s.chunk, s.bits, s.halves = 2, 4, true
@@ -33,7 +33,7 @@ func (d *decoder) sparseMetadata(p *matrixProduct) *sparseMetadata {
 	}
 	bits := choose(s.halves, 16, 32)
 	s.perWord = bits / 4 * s.chunk
-	words := p.k / s.perWord // of a row
+	words := columns / s.perWord // of a row
 	lanes := choose(s.halves, words, 2*words)
 	for k := range i.Args {
 		switch i.Operand(k).Name {

@@ -45,7 +45,7 @@ func TestSparseMma(t *testing.T) {
 			ranges := f.Operands[5].Ranges[0]
 			td, ta, tb, tc := elementsOf(bound(t, i))
 			m, n, k := shapeOf(i)
-			a, b, c, d := elementTypes[ta], elementTypes[tb], elementTypes[tc], elementTypes[td]
+			a, b, c, d := elementOf(ta), elementOf(tb), elementOf(tc), elementOf(td)
 			if i.Has("kind::f8f6f4") {
 				a, b = paddedType(ta), paddedType(tb)
 			}

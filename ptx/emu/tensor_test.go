@@ -157,7 +157,7 @@ func TestSparseTensorProduct(t *testing.T) {
 	const n, rowBytes = 16, 32 // of packed A
 	for _, kind := range sparseKinds {
 		for selector := range choose(kind.split < 128, 2, 1) {
-			e := elementTypes[kind.typ]
+			e := elementOf(kind.typ)
 			values := smallValues(e)
 			k := 2 * rowBytes * 8 / e.bits
 			shared := make([]byte, 128*rowBytes+n*2*rowBytes)
@@ -271,7 +271,7 @@ func TestNarrowFloats(t *testing.T) {
 		code uint32
 	}{{"b4x16_p64", ptx.E2M1, 5}, {"b6x16_p32", ptx.E2M3, 3}, {"b6x16_p32", ptx.E3M2, 4}} {
 		const n = 16
-		e := elementTypes[c.typ]
+		e := elementOf(c.typ)
 		shared := make([]byte, 128*32+n*32)
 		var want [128][32]float64
 		for row := range want {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/dot"
+	"tilework/ptx/emu/internal/number"
 )
 
 // tensorProduct is a tcgen05.mma: d = a·b or d += a·b, with D in tensor memory. B is in shared
@@ -15,7 +17,7 @@ type tensorProduct struct {
 	kind           *tensorKind
 	pair, reuses   bool // cta_group::2; tcgen05.mma.ws
 	sparseA        bool
-	d, a           tensorOperand
+	atD, atA       tensorOperand
 	descA, descB   uint32 // slots; descA is 0 if A is in tensor memory
 	idesc, input   uint32
 	scaleD         int      // D is divided by 2^scaleD before it is added
@@ -75,10 +77,10 @@ func (d *decoder) tensorProduct() execFunc {
 	for k := range i.Args {
 		switch i.Operand(k).Name {
 		case "d":
-			t.d = d.tensorOperand(k)
+			t.atD = d.tensorOperand(k)
 		case "a":
 			if _, ok := i.Args[k].(*ptx.Addr); ok {
-				t.a = d.tensorOperand(k)
+				t.atA = d.tensorOperand(k)
 			} else {
 				t.descA = d.source(k)
 			}
@@ -118,7 +120,6 @@ type tensorShape struct {
 	depth              int      // K of B, twice that of a packed sparse A
 	selector           int      // of the metadata of a sparse A
 	idA, idB           int      // byte of the first scale in its word
-	scale              func(bits uint8) float64
 	typeA, typeB       ptx.Type
 }
 
@@ -128,7 +129,7 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 	s := &tensorShape{tensorProduct: t, negA: field(13, 1) == 1, negB: field(14, 1) == 1,
 		mnMajorA: field(15, 1) == 1, mnMajorB: field(16, 1) == 1}
 	p := &s.matrixProduct
-	p.quadrants, p.unit = 1, blackwellUnit
+	p.dot.Unit = dot.Blackwell
 	p.m, p.n, p.k = int(field(24, 5))<<4, int(field(17, 6))<<3, t.kind.k
 	if s.depth = p.k; t.sparseA {
 		s.depth, s.selector = 2*p.k, int(field(0, 2))
@@ -137,14 +138,15 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 	okD := true
 	s.typeA, okA = t.kind.operands[field(7, 3)]
 	s.typeB, okB = t.kind.operands[field(10, 3)]
-	if p.kind = ptx.F32; t.perRow == 0 {
-		p.kind, okD = t.kind.results[field(4, 2)]
-		p.saturate = field(3, 1) == 1
+	result := ptx.F32
+	if t.perRow == 0 {
+		result, okD = t.kind.results[field(4, 2)]
+		p.dot.Saturate = field(3, 1) == 1
 	} else {
 		s.idB, s.idA = int(field(4, 2)), int(field(29, 2))
-		s.scale, s.minExpScale = decodeUE4M3, minExponents[ptx.UE4M3]
+		p.dot.Scale = number.UE4M3
 		if field(23, 1) == 1 {
-			s.scale, s.minExpScale = decodeUE8M0, minExponents[ptx.UE8M0]
+			p.dot.Scale = number.UE8M0
 		} else if t.kind.name != "mxf4nvf4" {
 			return nil, fmt.Errorf("scales of type ue4m3: want ue8m0 for kind::%s", t.kind.name)
 		}
@@ -163,7 +165,7 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 	case !okA || !okB || !okD:
 		return nil, fmt.Errorf("types %d, %d and %d of A, B and D in the instruction descriptor %#x are not of kind::%s",
 			field(7, 3), field(10, 3), field(4, 2), desc, t.kind.name)
-	case p.kind == ptx.F16 && (s.typeA == ptx.BF16 || s.typeB == ptx.BF16):
+	case result == ptx.F16 && (s.typeA == ptx.BF16 || s.typeB == ptx.BF16):
 		return nil, fmt.Errorf("the type of D is f16 for bf16 operands: want f32")
 	case !rows[p.m]:
 		return nil, fmt.Errorf("the instruction descriptor %#x has M = %d: want another for this instruction", desc, p.m)
@@ -185,8 +187,8 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 	case t.descA == 0 && (t.reuses || t.pair && p.m == 128):
 		return nil, fmt.Errorf("the emulator does not support A of this shape and type in tensor memory")
 	}
-	p.a, p.b, p.d = elementTypes[s.typeA], elementTypes[s.typeB], elementTypes[p.kind]
-	p.minExps = [2]int{minExponents[s.typeA], minExponents[s.typeB]}
+	p.a, p.b, p.d = elementOf(s.typeA), elementOf(s.typeB), elementOf(result)
+	p.dot.A, p.dot.B, p.dot.Result = number.Of(s.typeA), number.Of(s.typeB), number.Of(result)
 	if s.rowsPer = p.m; t.pair {
 		s.rowsPer /= 2
 	}
@@ -222,8 +224,8 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 	if t.descA != 0 {
 		a = t.matrix(reg[uint64](w, t.descA)[lane], s.rowsPer, s.k, s.typeA, s.mnMajorA)
 	}
-	laneD, colD := t.d.at(w, lane)
-	laneA, colA := t.a.at(w, lane)
+	laneD, colD := t.atD.at(w, lane)
+	laneA, colA := t.atA.at(w, lane)
 	laneMeta, colMeta := t.meta.at(w, lane)
 	if t.sparseA && (laneMeta != 0 || colMeta%2 != 0) {
 		w.misuse(in, "the metadata are in lane %d and column %d of tensor memory: want lane 0 and an even column", laneMeta,
@@ -269,16 +271,16 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 	for k, slot := range t.off {
 		off[k] = reg[uint32](w, slot)[lane]
 	}
-	mode := w.block.run.launch.Accumulate
+	nearest := w.accumulatesNearest()
 	w.issueTensor(in, lane, shared, reads, writes, func() {
 		var cols []float64
 		for _, block := range s.blocks {
-			cols = append(cols, t.read(b, block.shared.bytes(), s.matrixProduct.b, s.typeB, s.negB)...)
+			cols = append(cols, t.read(b, block.shared.bytes(), s.b, s.typeB, s.negB)...)
 		}
 		for n, block := range s.blocks {
 			var rows []float64
 			if a != nil {
-				rows = t.read(a, block.shared.bytes(), s.matrixProduct.a, s.typeA, s.negA)
+				rows = t.read(a, block.shared.bytes(), s.a, s.typeA, s.negA)
 			} else {
 				rows = s.readTensor(block, laneA, colA)
 			}
@@ -299,7 +301,7 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 					return
 				}
 			}
-			s.compute(mode, block, laneD, colD, adds, rows, cols, places, scales, written)
+			s.compute(nearest, block, laneD, colD, adds, rows, cols, places, scales, written)
 		}
 	})
 }
@@ -372,7 +374,7 @@ func (s *tensorShape) results(b *block, lane, col int) *tensorPart {
 // tensorElement returns the encoding of elements of A in tensor memory. There, 4-bit and 6-bit
 // floats are in the middle of a byte (CUTLASS, cp_narrow_a_to_tmem_mma.py).
 func (s *tensorShape) tensorElement() *elementType {
-	e := s.matrixProduct.a
+	e := s.a
 	if !s.padded(s.typeA) {
 		return e
 	}
@@ -409,7 +411,7 @@ func (s *tensorShape) readScales(b *block, col, n, id int) []float64 {
 	for row := range n {
 		word := *b.tensor.word(row%lanes, col+row/lanes)
 		for k := range s.perRow {
-			m = append(m, s.scale(uint8(word>>(8*(id+k)))))
+			m = append(m, s.dot.Scale.Decode(uint64(word>>(8*(id+k))&0xff)))
 		}
 	}
 	return m
@@ -418,7 +420,7 @@ func (s *tensorShape) readScales(b *block, col, n, id int) []float64 {
 // compute computes the rows of a block. For a sparse A, places holds the columns of the elements of
 // each row.
 func (s *tensorShape) compute(
-	mode Accumulate, b *block, lane, col int, adds bool, rows, cols []float64, places [][]int, scales [2][]float64,
+	nearest bool, b *block, lane, col int, adds bool, rows, cols []float64, places [][]int, scales [2][]float64,
 	off []uint32,
 ) {
 	factor := math.Ldexp(1, -s.scaleD)
@@ -432,7 +434,7 @@ func (s *tensorShape) compute(
 			word := b.tensor.word(lane+at, col+column)
 			c := 0.0
 			if adds {
-				c = s.matrixProduct.d.decode(uint64(*word)) * factor
+				c = s.d.decode(uint64(*word)) * factor
 			}
 			x, y := rows[i*s.k:][:s.k], cols[j*s.depth:][:s.depth]
 			if s.sparseA {
@@ -442,11 +444,11 @@ func (s *tensorShape) compute(
 				y = selected
 			}
 			if s.perRow > 0 {
-				c = s.scaledElement(mode, x, y, c, scales[0][i*s.perRow:][:s.perRow], scales[1][j*s.perRow:][:s.perRow])
+				c = s.dot.Scaled(nearest, x, y, c, scales[0][i*s.perRow:][:s.perRow], scales[1][j*s.perRow:][:s.perRow])
 			} else {
-				c = s.element(mode, x, y, c)
+				c = s.dot.Element(nearest, x, y, c)
 			}
-			*word = uint32(s.matrixProduct.d.encode(c))
+			*word = uint32(s.d.encode(c))
 		}
 	}
 }

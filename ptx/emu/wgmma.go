@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/dot"
+	"tilework/ptx/emu/internal/number"
 )
 
 // groupWarps is the number of warps of a warpgroup.
@@ -13,6 +15,8 @@ const groupWarps = 4
 // 16 of the 64 rows.
 type wgmma struct {
 	matrixProduct
+	fa, fd         *fragment
+	pa, pd         []uint32
 	scaleD         uint32 // slot of the predicate
 	descA, descB   uint32 // slots; descA is 0 if A is in registers
 	mnMajorA       bool
@@ -30,14 +34,14 @@ type warpgroup struct {
 // wgmmaOp is an operation that at least one warp of the warpgroup has executed.
 type wgmmaOp struct {
 	*wgmma
-	id          uint64
-	site        *Site
-	a, b        uint64            // descriptors
-	warps       [groupWarps]*warp // warps that have executed the operation
-	frame       [groupWarps]*frame
-	accumulates bool
-	arrived     int
-	async       *asyncOp
+	id           uint64
+	site         *Site
+	addrA, addrB uint64            // descriptors
+	warps        [groupWarps]*warp // warps that have executed the operation
+	frame        [groupWarps]*frame
+	accumulates  bool
+	arrived      int
+	async        *asyncOp
 }
 
 // warpMatrices is the state of a warp in its warpgroup.
@@ -75,33 +79,34 @@ func decodeWgmma(d *decoder) execFunc {
 		}
 	}
 	g := &wgmma{signA: 1, signB: 1}
-	p := &g.matrixProduct
 	var types []ptx.Type
 	for _, mod := range i.Mods {
 		if t, ok := ptx.ParseType(mod); ok {
 			types = append(types, t)
 		}
 	}
-	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]],
-		elementTypes[types[2]]
-	p.bitOp, p.saturate, p.quadrants, p.unit = i.Mod("op"), i.Has("satfinite"), 1, wgmmaUnit
-	p.minExps = [2]int{minExponents[types[1]], minExponents[types[2]]}
-	p.m, p.n, p.k = shapeOf(i)
-	if p.a == nil || p.b == nil || p.d == nil {
+	g.d, g.a, g.b = elementOf(types[0]), elementOf(types[1]), elementOf(types[2])
+	if g.a == nil || g.b == nil || g.d == nil {
 		return nil
 	}
+	g.dot = dot.Product{A: number.Of(types[1]), B: number.Of(types[2]), Result: number.Of(types[0]), BitOp: i.Mod("op"),
+		Saturate: i.Has("satfinite")}
+	if g.a.bits == 8 {
+		g.dot.Unit = dot.Short
+	}
+	g.m, g.n, g.k = shapeOf(i)
 	before := len(d.in.writes)
-	p.pd = d.vector(0)
+	g.pd = d.vector(0)
 	g.sums = slices.Clone(d.in.writes[before:])
 	before = len(d.in.reads)
 	if _, ok := i.Args[1].(*ptx.Vector); ok {
-		p.pa = d.vector(1)
-		p.fa = fragmentA(16, p.k, p.a.perRegister())
+		g.pa = d.vector(1)
+		g.fa = fragmentA(16, g.k, g.a.perRegister())
 		g.operands = slices.Clone(d.in.reads[before:])
 	} else {
 		g.descA = d.source(1)
 	}
-	p.fd = newFragment(16, p.n, p.n/2, func(lane, n int) (int, int) {
+	g.fd = newFragment(16, g.n, g.n/2, func(lane, n int) (int, int) {
 		return lane/4 + 8*(n/2%2), 8*(n/4) + lane%4*2 + n%2
 	})
 	g.descB = d.source(2)
@@ -144,13 +149,13 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	descB, adds := reg[uint64](w, g.descB)[0], *pred(w, g.scaleD)&1 != 0
 	if n == len(group.ops) {
 		b.cluster.operations++
-		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.operations, site: in.site, a: descA, b: descB,
+		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.operations, site: in.site, addrA: descA, addrB: descB,
 			accumulates: adds})
 	}
 	op := group.ops[n]
-	if op.site != in.site || op.a != descA || op.b != descB || op.accumulates != adds {
+	if op.site != in.site || op.addrA != descA || op.addrB != descB || op.accumulates != adds {
 		w.misuse(in, "the warps of the warpgroup differ: another warp executed %v with descriptors %#x and %#x, this one "+
-			"has %#x and %#x", op.site, op.a, op.b, descA, descB)
+			"has %#x and %#x", op.site, op.addrA, op.addrB, descA, descB)
 		return
 	}
 	member := w.index % groupWarps
@@ -175,11 +180,11 @@ func (g *wgmma) begin(w *warp, in *inst) {
 
 // operandA returns the matrix A in shared memory.
 func (op *wgmmaOp) operandA() *operand {
-	return op.operand(op.a, op.m, op.wgmma.a, op.mnMajorA)
+	return op.operand(op.addrA, op.m, op.a, op.mnMajorA)
 }
 
 func (op *wgmmaOp) operandB() *operand {
-	return op.operand(op.b, op.n, op.wgmma.b, op.mnMajorB)
+	return op.operand(op.addrB, op.n, op.b, op.mnMajorB)
 }
 
 func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) *operand {
@@ -223,12 +228,11 @@ func (group *warpgroup) finish(b *block, op *wgmmaOp) {
 // compute computes the operation for all four warps.
 func (op *wgmmaOp) compute(b *block) {
 	memory := b.shared.bytes()
-	cols := op.operandB().read(memory, op.wgmma.b, op.signB)
+	cols := op.operandB().read(memory, op.b, op.signB)
 	var rows []float64
 	if op.descA != 0 {
-		rows = op.operandA().read(memory, op.wgmma.a, op.signA)
+		rows = op.operandA().read(memory, op.a, op.signA)
 	}
-	mode := b.run.launch.Accumulate
 	for n, w := range op.warps {
 		base := w.base
 		w.base = op.frame[n].base
@@ -236,7 +240,7 @@ func (op *wgmmaOp) compute(b *block) {
 		if op.descA != 0 {
 			copy(a, rows[n*len(a):])
 		} else {
-			w.gatherMatrix(a, op.fa, op.wgmma.a, op.pa)
+			w.gatherMatrix(a, op.fa, op.a, op.pa)
 			for i := range a {
 				a[i] *= op.signA
 			}
@@ -248,7 +252,7 @@ func (op *wgmmaOp) compute(b *block) {
 		for i := range 16 {
 			for j := range op.n {
 				at := &d[i*op.n+j]
-				*at = op.element(mode, a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
+				*at = op.dot.Element(w.accumulatesNearest(), a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
 			}
 		}
 		w.scatterMatrix(d, op.fd, op.d, op.pd)

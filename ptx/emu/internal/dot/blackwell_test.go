@@ -1,4 +1,4 @@
-package emu
+package dot
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/ptx"
+	"tilework/ptx/emu/internal/number"
 )
 
 // TestSumsAgainstModel compares sums of the emulator's Blackwell arithmetic with those of MMA-Sim,
@@ -22,7 +23,7 @@ func TestSumsAgainstModel(t *testing.T) {
 		if f[0] == "#" {
 			continue
 		}
-		number := func(s string) uint64 {
+		parse := func(s string) uint64 {
 			n, err := strconv.ParseUint(s, 16, 64)
 			if err != nil {
 				t.Fatalf("%s: %v", line, err)
@@ -31,7 +32,7 @@ func TestSumsAgainstModel(t *testing.T) {
 		}
 		list := func(s string, digits int, decode func(uint64) float64) (values []float64) {
 			for ; s != ""; s = s[digits:] {
-				values = append(values, decode(number(s[:digits])))
+				values = append(values, decode(parse(s[:digits])))
 			}
 			return values
 		}
@@ -39,25 +40,23 @@ func TestSumsAgainstModel(t *testing.T) {
 		if f[0] == "mxf4" {
 			element = ptx.E2M1
 		}
-		p := &matrixProduct{kind: ptx.F32, unit: blackwellUnit, minExpScale: minExponents[ptx.UE8M0],
-			minExps: [2]int{minExponents[element], minExponents[element]}}
+		format := number.Of(element)
+		p := &Product{Unit: Blackwell, A: format, B: format, Result: number.F32, Scale: number.UE8M0}
 		if f[2] == "f16" {
-			p.kind = ptx.F16
+			p.Result = number.F16
 		}
-		e, d := elementTypes[element], elementTypes[p.kind]
-		a, b, c := list(f[3], e.bits/4, e.decode), list(f[4], e.bits/4, e.decode), d.decode(number(f[5]))
+		digits := format.Bits / 4
+		a, b, c := list(f[3], digits, format.Decode), list(f[4], digits, format.Decode), p.Result.Decode(parse(f[5]))
 		var sum float64
 		if f[0] == "plain" {
-			sum = p.element(Hopper, a, b, c)
+			sum = p.Element(false, a, b, c)
 		} else {
-			scale := decodeUE8M0
 			if f[1] == "ue4m3" {
-				scale, p.minExpScale = decodeUE4M3, minExponents[ptx.UE4M3]
+				p.Scale = number.UE4M3
 			}
-			decode := func(bits uint64) float64 { return scale(uint8(bits)) }
-			sum = p.scaledElement(Hopper, a, b, c, list(f[6], 2, decode), list(f[7], 2, decode))
+			sum = p.Scaled(false, a, b, c, list(f[6], 2, p.Scale.Decode), list(f[7], 2, p.Scale.Decode))
 		}
-		if got, want := d.encode(sum), number(f[8]); got != want {
+		if got, want := p.Result.Encode(sum), parse(f[8]); got != want {
 			t.Errorf("%s\tgot %x", line, got)
 		}
 		compared++
