@@ -10,7 +10,7 @@ import (
 type asyncCopy struct {
 	id    uint64
 	mask  uint32 // lanes that have not waited for it
-	group [lanes]int
+	group commitGroups
 	done  bool // the bytes were copied
 	size  int
 	// The addresses of each lane, resolved when the copy was issued.
@@ -18,12 +18,21 @@ type asyncCopy struct {
 	bytes    [lanes]int // bytes to read from the source; the rest of the destination is zeroed
 }
 
-// copyQueue holds the copies of a warp, oldest first, and the number of the current commit group of
-// each lane.
+// copyQueue holds the copies of a warp, oldest first.
 type copyQueue struct {
 	open   []*asyncCopy
 	spare  []*asyncCopy
-	groups [lanes]int
+	groups commitGroups
+}
+
+// commitGroups holds the number of the current group of each lane.
+type commitGroups [lanes]int
+
+// commit closes the current groups of the lanes of mask.
+func (g *commitGroups) commit(mask uint32) {
+	for ; mask != 0; mask &= mask - 1 {
+		g[firstLane(mask)]++
+	}
 }
 
 func (q *copyQueue) reset() {
@@ -47,16 +56,10 @@ func decodeCpAsync(d *decoder) execFunc {
 	case i.Has("mbarrier"):
 		return d.arriveWithCopies()
 	case i.Has("commit_group"):
-		return func(w *warp, in *inst) {
-			for m := w.active; m != 0; m &= m - 1 {
-				w.copies.groups[firstLane(m)]++
-			}
-		}
+		return func(w *warp, in *inst) { w.copies.groups.commit(w.active) }
 	case i.Has("wait_all"):
 		return func(w *warp, in *inst) {
-			for m := w.active; m != 0; m &= m - 1 { // closes the current group
-				w.copies.groups[firstLane(m)]++
-			}
+			w.copies.groups.commit(w.active)
 			w.waitCopies(in, 0)
 		}
 	case i.Has("wait_group"):
@@ -222,7 +225,7 @@ func (d *decoder) arriveWithCopies() execFunc {
 			}
 			w.block.cluster.startAsync(&asyncOp{
 				origin: at.origin, warp: w, uses: []*block{w.block, at.block},
-				parts: []func(){func() { w.copiesArrive(in, at, word, before) }},
+				parts: []func(){func() { w.copiesArrive(in, at, before) }},
 			})
 			return nil
 		})
@@ -230,20 +233,12 @@ func (d *decoder) arriveWithCopies() execFunc {
 }
 
 // copiesArrive completes copies and arrives at an mbarrier.
-func (w *warp) copiesArrive(in *inst, at mbarrierAt, word []byte, before []*asyncCopy) {
+func (w *warp) copiesArrive(in *inst, at mbarrierAt, before []*asyncCopy) {
 	at.warp = nil // the thread has moved on
+	var ids []uint64
 	for _, a := range before {
 		a.move()
-		at.emit(MbarrierCopy, a.id)
+		ids = append(ids, a.id)
 	}
-	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-	err := fmt.Errorf("the mbarrier no longer exists")
-	if ok {
-		err = m.arrive(1)
-	}
-	if err != nil {
-		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
-		return
-	}
-	at.settle(word, &m)
+	at.complete(w, in, func(m *mbarrier) error { return m.arrive(1) }, ids...)
 }

@@ -18,11 +18,10 @@ type bulkCopy struct {
 	elem     ptx.Type
 }
 
-// bulkGroups holds the bulk copies of a warp that no wait has completed, and the number of the
-// current bulk group of each lane.
+// bulkGroups holds the bulk copies of a warp that no wait has completed.
 type bulkGroups struct {
 	open   []openBulk
-	groups [lanes]int
+	groups commitGroups
 }
 
 type openBulk struct {
@@ -37,11 +36,7 @@ func decodeBulk(d *decoder) execFunc {
 	case i.Has("prefetch"):
 		return decodeNop(d)
 	case i.Has("commit_group"):
-		return func(w *warp, in *inst) {
-			for m := w.active; m != 0; m &= m - 1 {
-				w.bulk.groups[firstLane(m)]++
-			}
-		}
+		return func(w *warp, in *inst) { w.bulk.groups.commit(w.active) }
 	case i.Has("wait_group"):
 		n, read := int(d.constInt(0)), i.Has("read")
 		return func(w *warp, in *inst) { w.waitBulk(in, n, read) }
@@ -79,12 +74,7 @@ func decodeBulk(d *decoder) execFunc {
 		c.to.space = ptx.SharedCluster
 	}
 	return func(w *warp, in *inst) {
-		active := w.active
-		for m := active; m != 0 && w.block.cluster.err == nil; m &= m - 1 {
-			w.active = m & -m
-			c.begin(w, in, firstLane(m))
-		}
-		w.active = active
+		w.eachLane(func(lane int) { c.begin(w, in, lane) })
 	}
 }
 
@@ -210,19 +200,28 @@ func (m *bulkMove) resolve() bool {
 		m.targets = []sharedLocation{to}
 		return true
 	}
-	mask := bitsAt(w, m.mask, m.lane, 2)
-	for n := range 16 {
-		if mask>>n&1 == 0 {
-			continue
-		}
-		if n >= len(w.block.cluster.blocks) {
-			w.misuse(in, "multicast mask is %#x in a cluster of %d blocks", mask, len(w.block.cluster.blocks))
-			return false
-		}
-		to.block = w.block.cluster.blocks[n]
+	blocks, ok := w.multicast(in, m.mask, m.lane)
+	for _, b := range blocks {
+		to.block = b
 		m.targets = append(m.targets, to)
 	}
-	return true
+	return ok
+}
+
+// multicast returns the blocks of the multicast mask that a lane has in a slot. ok is false after a
+// misuse.
+func (w *warp) multicast(in *inst, slot uint32, lane int) (blocks []*block, ok bool) {
+	mask, all := bitsAt(w, slot, lane, 2), w.block.cluster.blocks
+	if mask>>len(all) != 0 {
+		w.misuse(in, "multicast mask is %#x in a cluster of %d blocks", mask, len(all))
+		return nil, false
+	}
+	for n, b := range all {
+		if mask>>n&1 != 0 {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks, true
 }
 
 // resolveTensor does the work of resolve for a TMA box.

@@ -2,7 +2,6 @@ package emu
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"tilework/ptx"
 )
@@ -56,19 +55,8 @@ func (m *bulkMove) writeShared(id uint64, to *sharedLocation) {
 
 // completeTx subtracts n bytes from the transaction count of the destination's mbarrier.
 func (to *sharedLocation) completeTx(w *warp, in *inst, lane int, id uint64, n int) {
-	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
-	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-	err := fmt.Errorf("no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
-	if ok {
-		err = bar.expect(-n)
-	}
-	if err != nil {
-		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
-		return
-	}
 	at := mbarrierAt{origin: Origin{Site: in.site, Warp: w.index, Mask: 1 << lane}, block: to.block, off: to.mbarrier}
-	at.emit(MbarrierCopy, id)
-	at.settle(word, &bar)
+	at.complete(w, in, func(m *mbarrier) error { return m.expect(-n) }, id)
 }
 
 func (m *bulkMove) writeGlobal() {

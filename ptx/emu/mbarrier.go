@@ -140,6 +140,33 @@ func (at mbarrierAt) settle(word []byte, m *mbarrier) {
 	}
 }
 
+// unpack decodes the mbarrier's word.
+func (at mbarrierAt) unpack(word []byte) (m mbarrier, err error) {
+	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
+	if !ok {
+		err = fmt.Errorf("no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
+	}
+	return m, err
+}
+
+// complete changes the mbarrier for the asynchronous operations with the given numbers, which an
+// instruction of w has started and which are complete now.
+func (at mbarrierAt) complete(w *warp, in *inst, change func(m *mbarrier) error, ids ...uint64) {
+	word := at.block.shared.bytes()[at.off:][:mbarrierBytes]
+	m, err := at.unpack(word)
+	if err == nil {
+		err = change(&m)
+	}
+	if err != nil {
+		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
+		return
+	}
+	for _, id := range ids {
+		at.emit(MbarrierCopy, id)
+	}
+	at.settle(word, &m)
+}
+
 // emit reports an event to the observers of the executing warp's block, or of the mbarrier's block
 // for a copy.
 func (at mbarrierAt) emit(kind MbarrierKind, copy uint64) {
@@ -185,12 +212,11 @@ func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte
 // address.
 func (w *warp) mbarriers(in *inst, ac *access, do func(lane int, word []byte, m *mbarrier, at mbarrierAt) error) {
 	w.mbarrierWords(in, ac, func(lane int, word []byte, at mbarrierAt) {
-		m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-		if !ok {
-			w.misuse(in, "no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
-			return
+		m, err := at.unpack(word)
+		if err == nil {
+			err = do(lane, word, &m, at)
 		}
-		if err := do(lane, word, &m, at); err != nil {
+		if err != nil {
 			w.misuse(in, "%v", err)
 		}
 	})

@@ -27,7 +27,7 @@ func (d *decoder) tensorCopy() execFunc {
 	}
 	packed := map[string]int{"b4x16_p64": 4, "b6x16_p32": 6}[i.Mod("from")]
 	return func(w *warp, in *inst) {
-		w.eachTensorThread(in, func(lane int) {
+		w.eachLane(func(lane int) {
 			for _, b := range w.pairOf(in, pair) {
 				first, col := to.at(w, lane)
 				source := operand{descriptor: unpackTensorDescriptor(reg[uint64](w, desc)[lane]), rows: rows, k: bits / 8, size: 1}

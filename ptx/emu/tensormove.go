@@ -57,9 +57,7 @@ func (d *decoder) tensorMove(k, address int) *tensorMove {
 	m.slots = d.vector(k)
 	if i.Has("red") {
 		m.reduced = d.vector(k + 1)[0]
-		if m.reduce = reduction(i.Mod("op"), i.Type(k+1)); i.Type(k+1) == ptx.F32 {
-			m.reduce = d.floatReduction()
-		}
+		m.reduce = d.reduction(i.Type(k + 1))
 	}
 	m.registers = append(m.registers, (*list)[before:]...)
 	shape := tensorShapes[i.Mod("shape")]

@@ -1,11 +1,6 @@
 package emu
 
-import (
-	"encoding/binary"
-	"fmt"
-
-	"tilework/ptx"
-)
+import "tilework/ptx"
 
 // tensorPipe is the queue of the operations of a thread that tcgen05.commit tracks: tcgen05.mma and
 // tcgen05.cp. They run in order.
@@ -29,16 +24,6 @@ func (p *tensorPipe) finish(op *tensorOp) {
 			return
 		}
 	}
-}
-
-// eachTensorThread calls do for each active lane, as the only active one.
-func (w *warp) eachTensorThread(in *inst, do func(lane int)) {
-	active := w.active
-	for m := active; m != 0 && w.block.cluster.err == nil; m &= m - 1 {
-		w.active = m & -m
-		do(firstLane(m))
-	}
-	w.active = active
 }
 
 // pairOf returns the blocks whose memory an instruction accesses: that of the warp, or with pair
@@ -131,30 +116,18 @@ func (d *decoder) tensorCommit() execFunc {
 		mask = d.source(1)
 	}
 	return func(w *warp, in *inst) {
-		w.eachTensorThread(in, func(lane int) {
+		w.eachLane(func(lane int) {
 			to, ok := w.sharedAddr(in, ac, lane, mbarrierBytes, mbarrierBytes)
 			if !ok {
 				return
 			}
 			targets := []*block{to.block}
 			if mask != always {
-				targets = nil
-				blocks := w.block.cluster.blocks
-				bits := bitsAt(w, mask, lane, 2)
-				if bits>>len(blocks) != 0 {
-					w.misuse(in, "multicast mask is %#x in a cluster of %d blocks", bits, len(blocks))
-					return
-				}
-				for n, b := range blocks {
-					if bits>>n&1 != 0 {
-						targets = append(targets, b)
-					}
-				}
+				targets, _ = w.multicast(in, mask, lane)
 			}
-			if len(targets) == 0 {
-				return
+			if len(targets) > 0 {
+				w.commitTensor(in, lane, to.off, targets)
 			}
-			w.commitTensor(in, lane, to.off, targets)
 		})
 	}
 }
@@ -176,23 +149,9 @@ func (w *warp) commitTensor(in *inst, lane int, off uint64, targets []*block) {
 		}
 	})
 	for _, b := range targets {
-		f.parts = append(f.parts, func() { w.tensorArrive(in, mbarrierAt{origin, w, b, off}, f.id) })
+		f.parts = append(f.parts, func() {
+			mbarrierAt{origin, w, b, off}.complete(w, in, func(m *mbarrier) error { return m.arrive(1) }, f.id)
+		})
 	}
 	c.startAsync(f)
-}
-
-// tensorArrive arrives at an mbarrier for the commit with the given number.
-func (w *warp) tensorArrive(in *inst, at mbarrierAt, commit uint64) {
-	word := at.block.shared.bytes()[at.off:][:mbarrierBytes]
-	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-	err := fmt.Errorf("no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
-	if ok {
-		err = m.arrive(1)
-	}
-	if err != nil {
-		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
-		return
-	}
-	at.emit(MbarrierCopy, commit)
-	at.settle(word, &m)
 }

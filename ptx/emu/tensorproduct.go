@@ -105,7 +105,7 @@ func (d *decoder) tensorProduct() execFunc {
 		}
 	}
 	return func(w *warp, in *inst) {
-		w.eachTensorThread(in, func(lane int) { t.issue(w, in, lane) })
+		w.eachLane(func(lane int) { t.issue(w, in, lane) })
 	}
 }
 

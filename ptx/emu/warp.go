@@ -389,6 +389,16 @@ func (w *warp) poll(in *inst) {
 	g.polls, w.yield = 0, true
 }
 
+// eachLane calls do for each active lane, as the only active one, until the launch fails.
+func (w *warp) eachLane(do func(lane int)) {
+	active := w.active
+	for m := active; m != 0 && w.block.cluster.err == nil; m &= m - 1 {
+		w.active = m & -m
+		do(firstLane(m))
+	}
+	w.active = active
+}
+
 // thread returns the index in the block of a lane's thread.
 func (w *warp) thread(lane int) Dim3 {
 	b := w.block.run.launch.Block

@@ -162,14 +162,10 @@ func decodeRedux(d *decoder) execFunc {
 	d.in.d = d.result(0)
 	d.writesResults()
 	d.in.a, d.in.e = d.source(1), d.source(2)
-	f := reduction(d.i.Mod("op"), d.i.Type(1))
+	f := d.reduction(d.i.Type(1))
 	first := func(a uint32) uint32 { return a }
 	if d.i.Type(1) == ptx.F32 {
-		f = d.floatReduction()
 		first = func(a uint32) uint32 { return f(a, a) } // .abs and .NaN apply to a single lane too
-	}
-	if f == nil {
-		return nil
 	}
 	return syncMembers(func(w *warp, in *inst) {
 		a := reg[uint32](w, in.a)
@@ -184,37 +180,18 @@ func decodeRedux(d *decoder) execFunc {
 	})
 }
 
-// floatReduction returns the function that combines two float32 values.
-func (d *decoder) floatReduction() func(a, b uint32) uint32 {
-	f := d.variant().single(choose(d.i.Mod("op") == "min", minFloat, maxFloat))
-	return func(a, b uint32) uint32 {
-		x, y := math.Float32frombits(a), math.Float32frombits(b)
-		return math.Float32bits(f(x, y, y))
+// reduction returns the function that combines two 32-bit values of type t by the operation of the
+// instruction.
+func (d *decoder) reduction(t ptx.Type) func(a, b uint32) uint32 {
+	if t == ptx.F32 {
+		f := d.variant().single(choose(d.i.Mod("op") == "min", minFloat, maxFloat))
+		return func(a, b uint32) uint32 {
+			x, y := math.Float32frombits(a), math.Float32frombits(b)
+			return math.Float32bits(f(x, y, y))
+		}
 	}
-}
-
-// reduction returns the function that combines two values of a 32-bit integer type.
-func reduction(op string, t ptx.Type) func(a, b uint32) uint32 {
-	signed := t.Class() == ptx.Signed
-	switch {
-	case op == "add":
-		return func(a, b uint32) uint32 { return a + b }
-	case op == "and":
-		return func(a, b uint32) uint32 { return a & b }
-	case op == "or":
-		return func(a, b uint32) uint32 { return a | b }
-	case op == "xor":
-		return func(a, b uint32) uint32 { return a ^ b }
-	case op == "min" && signed:
-		return func(a, b uint32) uint32 { return uint32(min(int32(a), int32(b))) }
-	case op == "max" && signed:
-		return func(a, b uint32) uint32 { return uint32(max(int32(a), int32(b))) }
-	case op == "min":
-		return func(a, b uint32) uint32 { return min(a, b) }
-	case op == "max":
-		return func(a, b uint32) uint32 { return max(a, b) }
-	}
-	return nil
+	f := updateOf(d.i.Mod("op"), t)
+	return func(a, b uint32) uint32 { return uint32(f(uint64(a), uint64(b), 0, false)) }
 }
 
 func decodeActivemask(d *decoder) execFunc {
