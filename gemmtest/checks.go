@@ -135,13 +135,16 @@ func (t *trial) fillRandom(o *operands) {
 	}
 	deep := int(math.Log2(in.Tiny)) / 2
 	uniform := func() float64 { return t.rng.Float64()*2 - 1 }
+	// Sums below the normal range show only in a C without a bias or an old value, so they are drawn
+	// more often.
+	subnormal := func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) }
 	number := choose(t,
 		uniform,
 		uniform,
 		t.rng.Float64, // positive, so sums grow
 		t.rng.NormFloat64,
 		func() float64 { return math.Ldexp(uniform(), t.rng.IntN(2*wide+1)-wide) },
-		func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) },
+		subnormal, subnormal, subnormal,
 	)
 	o.fillInputs(func(m *matrix, _, _ int) float64 {
 		if m.layout.Type == o.p.In() && m.layout.Type.Info().Integer {

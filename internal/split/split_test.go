@@ -284,9 +284,9 @@ func (x *simulation) compute(i, j int, element func(o gemm.Operand, i, j int) in
 func TestPlans(t *testing.T) {
 	rng := testrand.New(t)
 	panels, divided := 0, 0
-	products := 25
+	products := 100
 	if testkit.Full() {
-		products = 100
+		products = 200
 	}
 	for range products {
 		p := random(t, rng)
