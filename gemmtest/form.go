@@ -33,10 +33,11 @@ func (t *trial) form(k kind, pairs []Pair, turn int) form {
 func (t *trial) coin() bool { return t.rng.IntN(2) == 0 }
 
 // forms returns the forms to try for a case. Cases cycle through all combinations of types and
-// transposes. If that of a case is not supported, random ones follow.
+// transposes, from a random one on, so that a check with few cases takes other ones with each seed.
+// If that of a case is not supported, random ones follow.
 func (t *trial) forms(k kind, pairs []Pair) iter.Seq[form] {
 	return func(yield func(form) bool) {
-		turn := t.n
+		turn := t.turn
 		for range draws {
 			if !yield(t.form(k, pairs, turn)) {
 				return

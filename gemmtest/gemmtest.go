@@ -363,13 +363,14 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 		r.Skipped = total
 		return r
 	}
+	turn := opt.random(c.Name+", first turn", 0).IntN(1 << 20)
 	workers := 1
 	if impl.Concurrent {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	for t := range inOrder(total, workers, func(nth int) *trial {
 		n := opt.Part + nth*parts
-		t := &trial{ctx: ctx, impl: impl, opt: &opt, n: n, rng: opt.random(c.Name, n)}
+		t := &trial{ctx: ctx, impl: impl, opt: &opt, n: n, turn: turn + n, rng: opt.random(c.Name, n)}
 		if t.err = ctx.Err(); t.err == nil {
 			t.err = c.trial(t)
 		}

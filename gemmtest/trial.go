@@ -23,6 +23,7 @@ type trial struct {
 	opt  *Options
 	rng  *rand.Rand
 	n    int // case number
+	turn int // determines the types and transposes of the product; consecutive numbers, from a random one on
 
 	drawn    form   // of the last drawn product
 	what     string // description of the product for failure messages
