@@ -7,6 +7,7 @@
 package testrand
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
@@ -38,4 +39,12 @@ func Seed(t testing.TB) uint64 {
 	name := fnv.New64a()
 	name.Write([]byte(t.Name()))
 	return rand.NewPCG(number, name.Sum64()).Uint64()
+}
+
+// OneIn reports whether seed selects x for a sample of about one in n. Each x is selected with one
+// of n seeds on average, so tests with other seeds take other samples.
+func OneIn(n, seed uint64, x ...any) bool {
+	h := fnv.New64a()
+	fmt.Fprintln(h, x...)
+	return rand.NewPCG(seed, h.Sum64()).Uint64()%n == 0
 }

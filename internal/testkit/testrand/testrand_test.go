@@ -77,3 +77,31 @@ func TestInvalidSeed(t *testing.T) {
 		}
 	}
 }
+
+// TestOneIn checks that samples have about the wanted size and differ between seeds, and that a few
+// seeds select everything.
+func TestOneIn(t *testing.T) {
+	const n, size, seeds = 4, 1000, 60
+	drawn, both := 0, 0
+	for x := range size {
+		times := 0
+		for seed := range uint64(seeds) {
+			if OneIn(n, seed, "x", x) {
+				times++
+			}
+		}
+		if times == 0 {
+			t.Errorf("none of %d seeds selects %d", seeds, x)
+		}
+		drawn += times
+		if OneIn(n, 1, "x", x) && OneIn(n, 2, "x", x) {
+			both++
+		}
+	}
+	if want := size * seeds / n; drawn < want*9/10 || drawn > want*11/10 {
+		t.Errorf("%d seeds selected %d of %d, want about %d", seeds, drawn, size*seeds, want)
+	}
+	if want := size / n / n; both < want/2 || both > want*2 {
+		t.Errorf("two seeds selected %d of %d, want about %d", both, size, want)
+	}
+}
