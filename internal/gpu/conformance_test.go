@@ -8,7 +8,6 @@ import (
 
 	"tilework/dtype"
 	"tilework/gemmtest"
-	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -21,27 +20,99 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// cases returns the number of cases for each tile of k: n divided by the number of tiles that the
-// emulator can run, and at least 1. So every kernel gets about n cases in all.
-func cases(n int, k *kernel.Kernel) int { return max(n/len(gpu.Emulable(k)), 1) }
+// volume is the limit for M·N·K of a case, as [gputest.Way.Volume] takes it.
+const volume = 1 << 17
+
+// suite runs the conformance suite, or one check of it, once on several ways together. Each way is
+// a subtest and has an emulated GPU of its own. The ways share the cases, because most of the code
+// of a kernel is the same in every tile: each way gets perWay cases of check "exact" or of the
+// single check, and its part of those of the other checks. The seed decides which cases a way gets.
+type suite struct {
+	ways   []gputest.Way
+	open   func(t *testing.T) *emu.Device
+	perWay int
+	check  string                     // the single check, or "" for all but batches, which TestBatches covers
+	types  func(p gemmtest.Pair) bool // the element types, or nil for all
+}
+
+// run runs the suite and checks that no device memory leaks.
+func (x suite) run(t *testing.T) {
+	t.Helper()
+	opt := gemmtest.Options{Cases: testkit.Repeats(x.perWay, 50*x.perWay) * len(x.ways), Only: x.check,
+		Seed: testrand.Seed(t), Parts: len(x.ways)}
+	for i, w := range x.ways {
+		t.Run(w.String(), func(t *testing.T) {
+			t.Parallel()
+			opt := opt
+			opt.Part = (i + int(opt.Seed%uint64(opt.Parts))) % opt.Parts
+			d := x.open(t)
+			b := stream.New(d)
+			impl := w.On(b)
+			impl.Volume = w.Volume(volume)
+			if x.check == "" {
+				impl.Batch = nil
+			}
+			if x.types != nil {
+				impl.Types = slices.DeleteFunc(impl.Types, func(p gemmtest.Pair) bool { return !x.types(p) })
+			}
+			ran := 0
+			for _, c := range gemmtest.Check(t.Context(), impl, opt).Checks {
+				for _, line := range c.Lines {
+					t.Error(line)
+				}
+				t.Logf("%s: %d cases, %d skipped as undeclared", c.Name, c.Cases, c.Skipped)
+				ran += c.Cases
+			}
+			if ran == 0 {
+				t.Error("no case ran, want at least one")
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := d.Used(); n != 0 {
+				t.Errorf("%d bytes of device memory leaked", n)
+			}
+		})
+	}
+}
+
+// checked opens an emulated GPU that looks for races, divergent barriers, accesses out of bounds
+// and reads of uninitialized memory.
+func checked(t *testing.T) *emu.Device {
+	return gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+}
+
+// unchecked opens an emulated GPU without checkers.
+func unchecked(t *testing.T) *emu.Device { return gpu.FewSMs(t, emu.Options{}) }
+
+// waysIn returns kernel k with each tile of list.
+func waysIn(k *kernel.Kernel, precision gemm.Precision, list []kernel.Tile) (ways []gputest.Way) {
+	for _, s := range list {
+		ways = append(ways, gputest.Way{Kernel: k, Precision: precision, Shape: s})
+	}
+	return ways
+}
+
+// shapes returns the tiles of k that support a precision and that the emulator can run, with those
+// variants of [gpu.Shapes] that support it.
+func shapes(k *kernel.Kernel, precision gemm.Precision) []kernel.Tile {
+	unfit := func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() }
+	return slices.DeleteFunc(gpu.Shapes(k, slices.DeleteFunc(gpu.Emulable(k), unfit)), unfit)
+}
+
+// smallest returns kernel k with the smallest tiles of shapes.
+func smallest(k *kernel.Kernel, precision gemm.Precision) []gputest.Way {
+	return waysIn(k, precision, gpu.Smallest(shapes(k, precision)))
+}
 
 // TestConformance runs the conformance suite for the smallest tiles of every kernel, with and
-// without split-K, and checks that no device memory leaks. TestChecked covers all tiles.
+// without split-K, without checkers. TestChecked covers all tiles.
 func TestConformance(t *testing.T) {
 	if !testkit.Full() {
 		t.Skip("TestChecked runs the same suite under the checkers")
 	}
 	for _, k := range choose.Kernels() {
-		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
-			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				t.Parallel()
-				d := gpu.FewSMs(t, emu.Options{})
-				conform(t, d, cases(50, k), gputest.Way{Kernel: k, Shape: s})
-				if n := d.Used(); n != 0 {
-					t.Errorf("%d bytes of device memory leaked", n)
-				}
-			})
-		}
+		suite{ways: smallest(k, gemm.Native), open: unchecked, perWay: 6}.run(t)
 	}
 }
 
@@ -50,20 +121,11 @@ func TestConformance(t *testing.T) {
 func TestPrecisions(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for _, precision := range k.Precisions() {
-			fitting := slices.DeleteFunc(gpu.Emulable(k),
-				func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
-			list := gpu.Smallest(gpu.Shapes(k, fitting))
+			ways := smallest(k, precision)
 			if !testkit.Full() {
-				list = list[:1]
+				ways = ways[:1]
 			}
-			for _, s := range list {
-				w := gputest.Way{Kernel: k, Precision: precision, Shape: s}
-				t.Run(w.String(), func(t *testing.T) {
-					t.Parallel()
-					d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-					conform(t, d, testkit.Cases(4, 8), w)
-				})
-			}
+			suite{ways: ways, open: checked, perWay: 3}.run(t)
 		}
 	}
 }
@@ -79,15 +141,13 @@ func TestOlder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := k.Tiles[len(k.Tiles)-1]
-		t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-			t.Parallel()
+		suite{ways: waysIn(k, gemm.Native, k.Tiles[len(k.Tiles)-1:]), perWay: 6, open: func(t *testing.T) *emu.Device {
 			d, err := emu.Open(emu.Options{Model: m})
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, d, cases(50, k), gputest.Way{Kernel: k, Shape: s})
-		})
+			return d
+		}}.run(t)
 	}
 }
 
@@ -96,76 +156,23 @@ func TestOlder(t *testing.T) {
 // of uninitialized memory.
 func TestChecked(t *testing.T) {
 	for _, k := range choose.Kernels() {
-		for _, s := range gpu.Shapes(k, gpu.Emulable(k)) {
-			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				t.Parallel()
-				d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-				conform(t, d, cases(25, k), gputest.Way{Kernel: k, Shape: s})
-			})
-		}
-	}
-}
-
-// conform runs the conformance suite on device d, except for batches. cases is the default number
-// of cases, which TILEWORK_CASES overrides. It is small because emulation is slow.
-func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
-	b := stream.New(d)
-	impl := w.On(b)
-	impl.Volume, impl.Cases = 1<<17, cases
-	impl.Batch = nil // TestBatches covers batches, with other checkers
-	gemmtest.Run(t, impl)
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// only runs the check with the given name of the conformance suite, and fails if the check has no
-// cases.
-func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
-	t.Helper()
-	b := stream.New(d)
-	impl := w.On(b)
-	impl.Volume = 1 << 17
-	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: testrand.Seed(t)})
-	if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-		t.Errorf("ran %d cases: %v", report.Checks[0].Cases, err)
-	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
-	if n := d.Used(); n != 0 {
-		t.Errorf("%d bytes of device memory leaked", n)
+		ways := waysIn(k, gemm.Native, shapes(k, gemm.Native))
+		suite{ways: ways, open: checked, perWay: max(3, 24/len(ways))}.run(t)
 	}
 }
 
 // TestBatches checks strided batches and grouped GEMM in one launch for every kernel. The checkers
 // report a product that accesses the memory of another product.
 func TestBatches(t *testing.T) {
-	cases := 16
-	if !testkit.Full() {
-		cases = 6
-	}
 	for _, k := range choose.Kernels() {
-		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
-			if s.SplitK > 1 {
-				continue
-			}
-			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				t.Parallel()
-				d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
-				only(t, d, "batch", cases, gputest.Way{Kernel: k, Shape: s})
-			})
-		}
+		ways := slices.DeleteFunc(smallest(k, gemm.Native), func(w gputest.Way) bool { return w.Shape.SplitK > 1 })
+		suite{ways: ways, open: checked, perWay: 5, check: "batch"}.run(t)
 	}
 }
 
 // TestConverted checks, under the checkers, that every kernel converts int32 sums to floating-point
 // results, and rounds sums of float32 operands to 16 bits. The tiles cover every epilogue store.
 func TestConverted(t *testing.T) {
-	cases := 8
-	if !testkit.Full() {
-		cases = 2
-	}
 	ways := []gputest.Way{
 		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4"), way(t, "wgmma", gemm.Native, "64x128x128/2x32/3"),
 		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4k2"), way(t, "wgmma", gemm.Native, "64x16x128/2x4/4"),
@@ -182,29 +189,13 @@ func TestConverted(t *testing.T) {
 			}
 		}
 	}
-	for _, w := range ways {
-		d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-		b := stream.New(d)
-		impl := w.On(b)
-		impl.Volume = 1 << 17
-		impl.Types = slices.DeleteFunc(impl.Types, func(p gemmtest.Pair) bool {
-			return p.In != dtype.I8 && p.In != dtype.F32 || p.Out == p.In.Info().Accum
-		})
-		if len(impl.Types) == 0 {
-			continue
-		}
-		t.Run(w.String(), func(t *testing.T) {
-			t.Parallel()
-			seed := testrand.Seed(t)
-			for _, name := range []string{"exact", "bound", "epilogue"} {
-				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
-				if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-					t.Errorf("%s: ran %d cases: %v", name, report.Checks[0].Cases, err)
-				}
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+	converted := func(p gemmtest.Pair) bool {
+		return (p.In == dtype.I8 || p.In == dtype.F32) && p.Out != p.In.Info().Accum
+	}
+	ways = slices.DeleteFunc(ways, func(w gputest.Way) bool { return !slices.ContainsFunc(w.Types(), converted) })
+	for _, name := range []string{"exact", "bound", "epilogue"} {
+		t.Run(name, func(t *testing.T) {
+			suite{ways: ways, open: checked, perWay: testkit.Cases(2, 3), check: name, types: converted}.run(t)
 		})
 	}
 }
@@ -227,55 +218,38 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 // cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer
 // rows of C than an epilogue subtile.
 func TestSwapAB(t *testing.T) {
-	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
+	tiles := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
 		"64x64x32/2x16/3t*5"}
 	if !testkit.Full() {
-		shapes = shapes[1:3]
+		tiles = tiles[1:3]
 	}
-	for _, s := range shapes {
-		w := way(t, "wgmma", gemm.TF32, s)
-		t.Run(w.String(), func(t *testing.T) {
-			t.Parallel()
-			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-			conform(t, d, testkit.Cases(6, 12), w)
-		})
+	var ways []gputest.Way
+	for _, s := range tiles {
+		ways = append(ways, way(t, "wgmma", gemm.TF32, s))
 	}
+	suite{ways: ways, open: checked, perWay: 4}.run(t)
 }
 
 // TestPackedBatches checks batches of operands that TMA or wgmma cannot read in their layout, so
 // that the plan packs them. It covers one type and each precision that needs packing, and swapAB.
 func TestPackedBatches(t *testing.T) {
-	cases := 24
-	if !testkit.Full() {
-		cases = 8
-	}
-	for _, w := range []gputest.Way{
+	ways := []gputest.Way{
 		way(t, "wgmma", gemm.Native, "64x64x128/2x16/4"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"),
-		way(t, "wgmma", gemm.TF32, "64x32x32/2x8/4t"),
-		way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
-	} {
-		t.Run(w.String(), func(t *testing.T) {
-			t.Parallel()
-			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds}})
-			only(t, d, "batch", cases, w)
-		})
+		way(t, "wgmma", gemm.TF32, "64x32x32/2x8/4t"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 	}
+	suite{ways: ways, open: checked, perWay: 8, check: "batch"}.run(t)
 }
 
 // TestBlockScales checks, under the checkers, the kernels that support block scales. The tiles are
 // of every kind, with a cluster along K and with split-K among them.
 func TestBlockScales(t *testing.T) {
-	cases := testkit.Cases(4, 24)
+	var ways []gputest.Way
 	for _, x := range [][2]string{
 		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
 		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"},
 		{"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
 	} {
-		w := way(t, x[0], gemm.Native, x[1])
-		t.Run(w.String(), func(t *testing.T) {
-			t.Parallel()
-			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-			only(t, d, "scales", cases, w)
-		})
+		ways = append(ways, way(t, x[0], gemm.Native, x[1]))
 	}
+	suite{ways: ways, open: checked, perWay: testkit.Cases(4, 8), check: "scales"}.run(t)
 }

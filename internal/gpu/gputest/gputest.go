@@ -99,9 +99,9 @@ func (w Way) Shapes() (all []Way) {
 // the largest tiles first.
 func (w Way) Smallest() (all []Way) {
 	w.Shape = kernel.Tile{}
-	for _, pair := range w.types() {
+	for _, pair := range w.Types() {
 		for _, w.Shape = range slices.Backward(w.Kernel.Tiles) {
-			if slices.Contains(w.types(), pair) {
+			if slices.Contains(w.Types(), pair) {
 				if !slices.Contains(all, w) {
 					all = append(all, w)
 				}
@@ -113,10 +113,10 @@ func (w Way) Smallest() (all []Way) {
 }
 
 // Fits reports whether the kernel supports some element type in w.
-func (w Way) Fits() bool { return len(w.types()) > 0 }
+func (w Way) Fits() bool { return len(w.Types()) > 0 }
 
-// types returns the element types that the kernel supports in w.
-func (w Way) types() (pairs []gemmtest.Pair) {
+// Types returns the element types that the kernel supports in w.
+func (w Way) Types() (pairs []gemmtest.Pair) {
 	for _, pair := range gemmtest.Pairs() {
 		l := gemm.Dense(pair.In, 64, 64)
 		p, _, err := gemm.New(1, l, l, 0, gemm.Dense(pair.Out, 64, 64), gemm.Epilogue{})
@@ -146,9 +146,22 @@ func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
 // inC is the index of C in the buffers of a batch.
 const inC = 2
 
-// emulated is the limit for M·N·K on an emulated device. It is higher for tiles so large that a
-// case that crosses two of their edges exceeds it.
+// emulated is the limit for M·N·K on an emulated device, as [Way.Volume] takes it. It is higher for
+// tiles so large that a case that crosses two of their edges exceeds it.
 const emulated = 1 << 15
+
+// Volume returns the limit for M·N·K of products that the emulator computes in w: limit, or less
+// for a tile with several threads for each element of C. If K is short, such a tile has many
+// threads in many blocks, and most have nothing to do. The limit lets K be twice that of the tile.
+func (w Way) Volume(limit int) int {
+	if w.chosen() {
+		return limit
+	}
+	s := w.Shape
+	elements := s.M * s.N
+	threads := max(w.Kernel.BlockThreads(s).Count(), elements)
+	return min(limit, max(limit/threads*elements, 2*elements*s.K))
+}
 
 // On returns w on a backend as an implementation for the suite. With a tile, it multiplies matrices
 // with the leading dimensions of the host, so rows can have any alignment. If the plan chooses the
@@ -156,7 +169,7 @@ const emulated = 1 << 15
 func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 	info, opt := b.Device.Info(), exec.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: !w.chosen()}
 	impl := gemmtest.Implementation{
-		Name: w.String(), Types: w.types(), Concurrent: true, Cancels: true,
+		Name: w.String(), Types: w.Types(), Concurrent: true, Cancels: true,
 		Supports: func(p *gemmtest.Problem) bool { return w.Takes(p, info) },
 		Accuracy: func(p *gemmtest.Problem) gemmtest.Accuracy { return w.Kernel.Accuracy(w.in(p)) },
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
@@ -190,7 +203,7 @@ func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 		largest = max(largest, s.M*s.N)
 	}
 	if info.Emulated {
-		impl.Volume = max(emulated, 2*largest)
+		impl.Volume = w.Volume(max(emulated, 2*largest))
 	}
 	return impl
 }

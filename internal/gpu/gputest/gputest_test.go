@@ -62,10 +62,10 @@ func TestSmallest(t *testing.T) {
 		if !slices.Contains(all, w) {
 			t.Errorf("%v is not in the list of all ways", w)
 		}
-		types[w.Name()] = append(types[w.Name()], w.types()...)
+		types[w.Name()] = append(types[w.Name()], w.Types()...)
 	}
 	for _, w := range all {
-		for _, pair := range w.types() {
+		for _, pair := range w.Types() {
 			if !slices.Contains(types[w.Name()], pair) {
 				t.Errorf("%s has no tile for %v", w.Name(), pair)
 			}
