@@ -46,10 +46,7 @@ func gatedShapes(k *kernel.Kernel) []kernel.Tile {
 // error bound of the reference in every kernel. Types, precisions, layouts, full and partial tiles,
 // and host schedules of one or several steps are random. The checkers must not report anything.
 func TestGated(t *testing.T) {
-	cases := 40
-	if !testkit.Full() {
-		cases = 8
-	}
+	cases := testkit.Cases(8, 16)
 	for _, k := range choose.Kernels() {
 		for _, s := range gatedShapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
