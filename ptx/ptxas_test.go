@@ -278,7 +278,8 @@ func below(need Need) []Need {
 func TestOperandsAgainstPtxas(t *testing.T) {
 	t.Parallel()
 	path := findPtxas(t)
-	const trials, chunk = 3000, 250
+	const chunk = 250
+	trials := testkit.Cases(1000, 3000)
 	s := newSampler(testrand.Seed(t))
 	need := Need{Version: 85, Target: Target{90, "a"}}
 	var tried []*Instr

@@ -15,7 +15,7 @@ import (
 // TestBlockScalesAssemble checks that ptxas assembles wgmma with block scales without spills. The
 // scales are for rows, columns and blocks.
 func TestBlockScalesAssemble(t *testing.T) {
-	assemble := ptxas.Assembler(t)
+	assemble := ptxas.Sampler(t)
 	for _, s := range sm90.WGMMA.Tiles {
 		for _, side := range [][2]int{{1, gemm.ScaleBlock}, {1, 1}, {gemm.ScaleBlock, 1}} {
 			for _, out := range []dtype.Type{dtype.F32, dtype.BF16} {

@@ -287,9 +287,26 @@ var notBuilt = map[string][]string{
 	"async": {"sm_75"}, "bulk": {"sm_75", "sm_80"}, "libraries": {"sm_75", "sm_90"},
 }
 
-// eachBuild compiles each file of testdata/bugs in different ways, or without TILEWORK_FULL in one
-// for each architecture, and calls do with the file's name and the PTX. TILEWORK_NVCC is the path
-// of nvcc.
+// build is a way in which nvcc compiles a file.
+type build struct {
+	arch, name string
+	flags      []string
+}
+
+// buildsOf lists the builds of a file.
+func buildsOf(file string) (all []build) {
+	for _, arch := range []string{"sm_75", "sm_80", "sm_90", "sm_120"} {
+		if !slices.Contains(notBuilt[file], arch) {
+			all = append(all, build{arch, "O0", []string{"-O0", "-Xcicc", "-O0"}}, build{arch, "O3", []string{"-O3"}},
+				build{arch, "G", []string{"-G"}})
+		}
+	}
+	return all
+}
+
+// eachBuild compiles each file of testdata/bugs in all builds, or without TILEWORK_FULL in two that
+// the seed selects, and calls do with the file's name and the PTX. TILEWORK_NVCC is the path of
+// nvcc.
 func eachBuild(t *testing.T, do func(t *testing.T, file, ptxFile string)) {
 	nvcc := os.Getenv("TILEWORK_NVCC")
 	if nvcc == "" {
@@ -302,32 +319,20 @@ func eachBuild(t *testing.T, do func(t *testing.T, file, ptxFile string)) {
 	dir, rng := t.TempDir(), testrand.New(t)
 	for _, source := range sources {
 		file := strings.TrimSuffix(filepath.Base(source), ".cu")
-		for _, arch := range []string{"sm_75", "sm_80", "sm_90", "sm_120"} {
-			if slices.Contains(notBuilt[file], arch) {
+		builds := buildsOf(file)
+		rng.Shuffle(len(builds), func(i, k int) { builds[i], builds[k] = builds[k], builds[i] })
+		for _, b := range builds[:testkit.Cases(2, len(builds))] { // nvcc takes minutes for all
+			to := filepath.Join(dir, file+"."+b.arch+"."+b.name+".ptx")
+			args := append([]string{"-w", "-ptx", "-arch=" + b.arch, source, "-o", to}, b.flags...)
+			text, err := exec.Command(nvcc, args...).CombinedOutput()
+			if file == "libraries" && strings.Contains(string(text), "cub/block/block_radix_sort.cuh: No such file") {
+				t.Logf("MISSING nvidia-cuda-cccl: %s not run", to)
 				continue
 			}
-			builds := []struct {
-				name  string
-				flags []string
-			}{{"O0", []string{"-O0", "-Xcicc", "-O0"}}, {"O3", []string{"-O3"}}, {"G", []string{"-G"}}}
-			if !testkit.Full() { // nvcc takes minutes for all
-				i := rng.IntN(len(builds))
-				builds = builds[i : i+1]
+			if err != nil {
+				t.Fatalf("nvcc %v: %v\n%s", args, err, text)
 			}
-			for _, b := range builds {
-				name, flags := b.name, b.flags
-				to := filepath.Join(dir, file+"."+arch+"."+name+".ptx")
-				args := append([]string{"-w", "-ptx", "-arch=" + arch, source, "-o", to}, flags...)
-				text, err := exec.Command(nvcc, args...).CombinedOutput()
-				if file == "libraries" && strings.Contains(string(text), "cub/block/block_radix_sort.cuh: No such file") {
-					t.Logf("MISSING nvidia-cuda-cccl: %s not run", to)
-					continue
-				}
-				if err != nil {
-					t.Fatalf("nvcc %v: %v\n%s", args, err, text)
-				}
-				t.Run(filepath.Base(to), func(t *testing.T) { do(t, file, to) })
-			}
+			t.Run(filepath.Base(to), func(t *testing.T) { do(t, file, to) })
 		}
 	}
 }

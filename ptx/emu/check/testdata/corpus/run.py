@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -193,6 +194,8 @@ def main():
     parser.add_argument("--nvcc", required=True, help="the CUDA compiler")
     parser.add_argument("--clang", help="clang of version 22, which compiles the .cu files too, with nvcc's headers")
     parser.add_argument("--seeds", type=int, default=2, help="runs of each kernel and build but clang's, with other data and schedules")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--builds", type=int, help="run each kernel in so many builds, which the first seed selects, instead of all")
     parser.add_argument("--only", default="", help="run the cases whose name contains this")
     parser.add_argument("--ptx", help="keep the PTX in this folder")
     o = parser.parse_args()
@@ -214,7 +217,9 @@ def main():
         for number, case in enumerate(corpus.cases):
             if o.only not in f"{case.source} {case.name}":
                 continue
-            for build in case.builds or cuda_builds:
+            all_builds = list(case.builds or cuda_builds)
+            chosen = random.Random(f"{o.seed} {case.source} {case.name}").sample(all_builds, len(all_builds))
+            for build in chosen[: o.builds]:
                 if case.builds:
                     file = processes.submit(compile_python, number, build, folder)
                 elif (case.source, build) in files:
@@ -226,7 +231,7 @@ def main():
         outcomes, jobs = collections.Counter(), {}
         for name, (case, file, seeds) in compilations.items():
             try:
-                for seed in range(seeds):
+                for seed in range(o.seed, o.seed + seeds):
                     jobs[f"{name} seed {seed}"] = threads.submit(run, o.tilework, case, file.result(), seed)
             except Exception as e:
                 outcomes["not compiled"] += 1
