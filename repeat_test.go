@@ -36,7 +36,7 @@ func TestRepeats(t *testing.T) {
 			if run == nil {
 				continue // the public API does not have the type
 			}
-			n := testkit.Repeats(testkit.Cases(10, 30), 1000)
+			n := testkit.Repeats(10, 1000)
 			if k.Name == plan.Kernel && name == "float32" { // the default kernel and the most common type
 				n = testkit.Repeats(300, 1000)
 			}

@@ -162,7 +162,7 @@ func TestDividedBatches(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			d, _ := openSeveral(t, emu.Options{Seed: seed}, several(n)...)
 			pickAny(d)
-			compareBatches(t, rand.New(rand.NewPCG(seed, uint64(n))), one, d, testkit.Cases(25, 200))
+			compareBatches(t, rand.New(rand.NewPCG(seed, uint64(n))), one, d, testkit.Cases(25, 75))
 		})
 	}
 }
