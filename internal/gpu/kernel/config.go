@@ -50,6 +50,9 @@ type Config struct {
 	Lines bool
 }
 
+// Accum returns the type of the accumulators.
+func (c *Config) Accum() dtype.Type { return c.In.Info().Accum }
+
 // scaleType returns the type of alpha, beta and the epilogue.
 func (c *Config) scaleType() dtype.Type { return c.In.Info().ScaleType(c.Out) }
 

@@ -287,6 +287,9 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 // = 0 the result is 1, except that CeilDiv(0, 1) is 0.
 func CeilDiv(a, b int) int { return (a-1)/b + 1 }
 
+// RoundUp returns the smallest multiple of unit that is at least n.
+func RoundUp(n, unit int) int { return CeilDiv(n, unit) * unit }
+
 // Align holds, for each operand, a power of two that divides its address; 0 means unknown.
 type Align [gemm.Operands]int
 

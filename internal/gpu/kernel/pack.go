@@ -188,36 +188,33 @@ func (a *PackArgs) Encode(k *Kernel) []byte {
 
 // packBlock describes the part of a matrix that a block of [Pack] or [SplitF32] packs.
 type packBlock struct {
-	from, to   build.Ptr   // of its matrix
-	second     build.Reg   // whether it packs the second operand
-	sizes      []build.Reg // the parameters that describe the matrices
-	index      build.Reg   // of the block among those of its operand along x
-	row0, col0 build.Reg   // its position in the packed matrix
+	from, to   build.Ptr // of its matrix
+	second     build.Reg // whether it packs the second operand
+	index      build.Reg // of the block among those of its operand along x
+	row0, col0 build.Reg // its position in the packed matrix
 }
 
-// declarePackParams declares params and returns the block without its position.
-func declarePackParams(k *build.Kernel, params []Param[PackArgs], c *Config) (b packBlock) {
-	var matrix build.Reg
-	Declare(k, params, c, func(name string, value build.Reg, at build.Ptr) {
-		switch name {
-		case "from":
-			b.from = at.ReadOnly()
-		case "to":
-			b.to, b.index = at, k.BlockIdx(build.X)
-		case "blocks":
-			b.second = k.Ge(b.index, value)
-			b.index = k.Sub(b.index, k.Select(b.second, value, 0))
-			z := k.BlockIdx(build.Z)
-			matrix = k.To(ptx.U64, k.Select(b.second, k.Add(z, 1), z))
-		case "apart":
-			b.from = b.from.Skip(k.Mul(matrix, value))
-		case "targets":
-			b.to = b.to.Skip(k.Mul(matrix, value))
-		default:
-			b.sizes = append(b.sizes, value)
-		}
-	})
+// declarePackOrigins declares the parameters of packOrigins and returns the block without its
+// position.
+func declarePackOrigins(d *Declarer[PackArgs]) (b packBlock) {
+	k := d.Kernel
+	b.from = d.Pointer("from").ReadOnly()
+	b.to, b.index = d.Pointer("to"), k.BlockIdx(build.X)
+	blocks := d.Value("blocks")
+	b.second = k.Ge(b.index, blocks)
+	b.index = k.Sub(b.index, k.Select(b.second, blocks, 0))
+	z := k.BlockIdx(build.Z)
+	matrix := k.To(ptx.U64, k.Select(b.second, k.Add(z, 1), z))
+	b.from = b.from.Skip(k.Mul(matrix, d.Value("apart")))
+	b.to = b.to.Skip(k.Mul(matrix, d.Value("targets")))
 	return b
+}
+
+// packSize holds the parameters of packSizes.
+type packSize struct{ rows, cols, ldFrom, to build.Reg }
+
+func declarePackSize(d *Declarer[PackArgs], suffix, ld string) packSize {
+	return packSize{d.Value("rows" + suffix), d.Value("cols" + suffix), d.Value("ldFrom" + suffix), d.Value(ld + suffix)}
 }
 
 // place sets the block's position. Blocks pack tiles of the given size in row-major order.
@@ -260,14 +257,12 @@ type packWriter struct {
 
 func writePack(k *build.Kernel, c Config) {
 	w := &packWriter{Kernel: k, elem: packElements[c.In.Bits()]}
-	w.packBlock = declarePackParams(k, packParams, &c)
-	each := len(w.sizes) / 2
-	of := make([]build.Reg, each)
-	for i := range of {
-		of[i] = k.Select(w.second, w.sizes[each+i], w.sizes[i])
-	}
-	w.rows, w.cols = of[0], of[1]
-	ldFrom, ldTo := of[2], of[3]
+	d := &Declarer[PackArgs]{k, &c, packParams}
+	w.packBlock = declarePackOrigins(d)
+	first, second := declarePackSize(d, "", "ldTo"), declarePackSize(d, "2", "ldTo")
+	of := func(first, second build.Reg) build.Reg { return k.Select(w.second, second, first) }
+	w.rows, w.cols = of(first.rows, second.rows), of(first.cols, second.cols)
+	ldFrom, ldTo := of(first.ldFrom, second.ldFrom), of(first.to, second.to)
 	w.source = k.Matrix(w.from, w.rows, w.cols, ldFrom)
 	if c.TransA {
 		w.source = k.Matrix(w.from, w.cols, w.rows, ldFrom).T()

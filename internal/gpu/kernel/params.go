@@ -18,8 +18,8 @@ var PTXTypes = map[dtype.Type]ptx.Type{
 	dtype.F8E4M3: ptx.E4M3, dtype.F8E5M2: ptx.E5M2, dtype.I8: ptx.S8, dtype.I32: ptx.S32,
 }
 
-// Param is a parameter of a kernel. [Declare] or a [Declarer] declares a list of parameters in the
-// kernel's PTX, and [Encode] encodes the same list for a launch. L describes a launch.
+// Param is a parameter of a kernel. A [Declarer] declares a list of parameters in the kernel's PTX,
+// and [Encode] encodes the same list for a launch. L describes a launch.
 type Param[L any] struct {
 	Name string
 	// Type returns the type of the value or, for a pointer, of the elements that it points to.
@@ -35,61 +35,44 @@ type Param[L any] struct {
 // present reports whether configuration c has the parameter.
 func (p *Param[L]) present(c *Config) bool { return p.When == nil || p.When(c) }
 
-// declare declares the parameter. It returns the pointer, or the register that holds the value.
-func (p *Param[L]) declare(k *build.Kernel, c *Config) (value build.Reg, at build.Ptr) {
-	if p.Pointer {
-		return value, k.Pointer(p.Name, p.Type(c))
-	}
-	return k.Param(p.Name, p.Type(c)), at
-}
-
-// Declare declares the parameters that configuration c has, in order, and calls bind with each:
-// with the pointer, or with the register that holds the value.
-func Declare[L any](k *build.Kernel, params []Param[L], c *Config,
-	bind func(name string, value build.Reg, at build.Ptr)) {
-	for i := range params {
-		if p := &params[i]; p.present(c) {
-			value, at := p.declare(k, c)
-			bind(p.Name, value, at)
-		}
-	}
-}
-
-// Declarer declares the parameters that configuration Config has, in order, one per call. It is for
-// kernels that load parameters between other instructions.
+// Declarer declares the parameters that configuration Config has, in order, one per call.
 type Declarer[L any] struct {
 	Kernel *build.Kernel
 	Config *Config
 	Params []Param[L] // those that are not declared yet
 }
 
+// Has reports whether the next parameter has the given name.
+func (d *Declarer[L]) Has(name string) bool { return d.skipAbsent() && d.Params[0].Name == name }
+
 // Value declares the next parameter and returns the register that holds its value. It panics if the
 // parameter has another name.
-func (d *Declarer[L]) Value(name string) build.Reg {
-	value, _ := d.next(name)
-	return value
-}
+func (d *Declarer[L]) Value(name string) build.Reg { return d.Kernel.Param(name, d.next(name)) }
 
 // Pointer declares the next parameter and returns the pointer. It panics if the parameter has
 // another name.
-func (d *Declarer[L]) Pointer(name string) build.Ptr {
-	_, at := d.next(name)
-	return at
+func (d *Declarer[L]) Pointer(name string) build.Ptr { return d.Kernel.Pointer(name, d.next(name)) }
+
+// next removes the next parameter from the list and returns its type.
+func (d *Declarer[L]) next(name string) ptx.Type {
+	if !d.skipAbsent() {
+		panic(fmt.Sprintf("kernel: declares parameter %s, which is not in the list", name))
+	}
+	p := &d.Params[0]
+	if p.Name != name {
+		panic(fmt.Sprintf("kernel: declares parameter %s, want %s, which is next in the list", name, p.Name))
+	}
+	d.Params = d.Params[1:]
+	return p.Type(d.Config)
 }
 
-func (d *Declarer[L]) next(name string) (build.Reg, build.Ptr) {
-	for len(d.Params) > 0 {
-		p := &d.Params[0]
+// skipAbsent removes parameters that the configuration does not have from the front of the list. It
+// reports whether one is left.
+func (d *Declarer[L]) skipAbsent() bool {
+	for len(d.Params) > 0 && !d.Params[0].present(d.Config) {
 		d.Params = d.Params[1:]
-		if !p.present(d.Config) {
-			continue
-		}
-		if p.Name != name {
-			panic(fmt.Sprintf("kernel: declares parameter %s, want %s, which is next in the list", name, p.Name))
-		}
-		return p.declare(d.Kernel, d.Config)
 	}
-	panic(fmt.Sprintf("kernel: declares parameter %s, which is not in the list", name))
+	return len(d.Params) > 0
 }
 
 // Encode appends the values of the parameters that configuration c has, in order, to args.
@@ -114,7 +97,7 @@ func TypeF64(*Config) ptx.Type { return ptx.F64 }
 
 func typeIn(c *Config) ptx.Type       { return PTXTypes[c.In] }
 func typeOut(c *Config) ptx.Type      { return PTXTypes[c.Out] }
-func typeSum(c *Config) ptx.Type      { return PTXTypes[c.In.Info().Accum] }
+func typeSum(c *Config) ptx.Type      { return PTXTypes[c.Accum()] }
 func typeEpilogue(c *Config) ptx.Type { return PTXTypes[c.scaleType()] }
 func typeFactor(c *Config) ptx.Type   { return PTXTypes[c.Factor] }
 
@@ -258,188 +241,69 @@ func vectorParam(o gemm.Operand, elem func(*Config) ptx.Type) []Param[Args] {
 // DeclareParams declares the parameters that all kernels share.
 func DeclareParams(k *build.Kernel, c Config) *Writer {
 	g := &Writer{Kernel: k, Config: c, AccType: typeSum(&c), EpilogueType: typeEpilogue(&c), IndexType: typeIndex(&c)}
-	Declare(k, sharedParams, &c, g.bind)
-	if c.Tile.SplitK < 2 {
-		g.KBegin, g.KEnd = 0, g.K
+	d := &Declarer[Args]{Kernel: k, Config: &c, Params: sharedParams}
+	g.M, g.N, g.K = d.Value("M"), d.Value("N"), d.Value("K")
+	g.A = g.declareMatrix(d, "A", "ldA", c.TransA, g.M, g.K)
+	g.B = g.declareMatrix(d, "B", "ldB", c.TransB, g.K, g.N)
+	g.C = g.declareMatrix(d, "C", "ldC", false, g.M, g.N)
+	g.alpha, g.beta = d.Value("alpha"), d.Value("beta")
+	g.ReadC = g.Ne(d.Value("readC"), 0)
+	g.declareVectors(d, gemm.Bias, gemm.RowScale, gemm.ColScale)
+	if d.Has("D") {
+		g.Residual = g.declareMatrix(d, "D", "ldD", false, g.M, g.N)
+	}
+	g.declareVectors(d, gemm.OutScale)
+	if d.Has("factor") {
+		g.factor = g.declareMatrix(d, "factor", "ldFactor", false, g.M, g.N)
+	}
+	g.declareVectors(d, gemm.FunctionData)
+	if d.Has("scalesA") {
+		g.ScalesA = g.declareScales(d, "A", c.ScaleA, g.M)
+		g.ScalesB = g.declareScales(d, "B", c.ScaleB, g.N)
+	}
+	if d.Has("row0") {
+		g.row0, g.col0 = d.Value("row0"), d.Value("col0")
+	}
+	g.KBegin, g.KEnd = 0, g.K
+	if d.Has("part") {
+		g.declareSplit(d)
+	}
+	if d.Has("partLength") {
+		g.partLength = d.Value("partLength")
+	}
+	if d.Has("count") {
+		g.count = d.Value("count")
+	}
+	if d.Has("ends") {
+		g.ends = d.Pointer("ends").ReadOnly()
+	}
+	for o := range g.Strides {
+		if name := "stride" + gemm.Operand(o).String(); d.Has(name) {
+			g.Strides[o] = d.Value(name)
+		}
 	}
 	return g
 }
 
-// bind stores a parameter in g. The pointer to a matrix precedes its leading dimension.
-func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
-	switch name {
-	case "M":
-		g.M = value
-	case "N":
-		g.N = value
-	case "K":
-		g.K = value
-	case "A", "B", "D", "factor":
-		g.pending = at.ReadOnly()
-	case "C":
-		g.pending = at
-	case "ldA":
-		g.A = g.operand(g.Config.TransA, g.M, g.K, value)
-	case "ldB":
-		g.B = g.operand(g.Config.TransB, g.K, g.N, value)
-	case "ldC":
-		g.C = g.operand(false, g.M, g.N, value)
-	case "ldD":
-		g.Residual = g.operand(false, g.M, g.N, value)
-	case "ldFactor":
-		g.factor = g.operand(false, g.M, g.N, value)
-	case "alpha":
-		g.alpha = value
-	case "beta":
-		g.beta = value
-	case "readC":
-		g.ReadC = g.Ne(value, 0)
-	case "row0":
-		g.row0 = value
-	case "col0":
-		g.col0 = value
-	case "part":
-		g.splitLen = value
-	case "sums":
-		g.bindPartialSums(at)
-	case "partLength":
-		g.partLength = value
-	case "count":
-		g.count = value
-	case "ends":
-		g.ends = at.ReadOnly()
-	case "strideA":
-		g.Strides[gemm.A] = value
-	case "strideB":
-		g.Strides[gemm.B] = value
-	case "strideC":
-		g.Strides[gemm.C] = value
-	case "scalesA", "scalesB":
-		// Not read-only: the assembler would move such loads past barriers, to just before their
-		// use.
-		g.pending = at
-	case "acrossA", "acrossB":
-		g.pendingStride = value
-	case "alongA":
-		g.ScalesA = blockScales{g.Kernel, g.pending, g.pendingStride, value, g.Config.ScaleA, g.M}
-	case "alongB":
-		g.ScalesB = blockScales{g.Kernel, g.pending, g.pendingStride, value, g.Config.ScaleB, g.N}
-	default:
-		g.vectors[slices.Index(vectorParams[:], name)] = at.ReadOnly()
+// declareMatrix declares the pointer to a matrix of rows×cols elements, or to one stored transposed,
+// and its leading dimension. All matrices but C are read-only.
+func (g *Writer) declareMatrix(d *Declarer[Args], name, ldName string, trans bool, rows, cols build.Reg) build.Matrix {
+	at := d.Pointer(name)
+	if name != "C" {
+		at = at.ReadOnly()
 	}
-}
-
-// operand returns a matrix of rows×cols elements, or one stored transposed, at the pointer that was
-// bound last.
-func (g *Writer) operand(trans bool, rows, cols, ld build.Reg) build.Matrix {
+	ld := d.Value(ldName)
 	if trans {
-		return g.Matrix(g.pending, cols, rows, ld).T()
+		return g.Matrix(at, cols, rows, ld).T()
 	}
-	return g.Matrix(g.pending, rows, cols, ld)
+	return g.Matrix(at, rows, cols, ld)
 }
 
-// Writer writes a kernel that computes a product. It holds the kernel's parameters.
-type Writer struct {
-	*build.Kernel
-	Config       Config
-	AccType      ptx.Type // of the accumulators
-	EpilogueType ptx.Type // of alpha, beta and the epilogue
-	IndexType    ptx.Type // of row and column numbers
-	M, N, K      build.Reg
-	A, B, C      build.Matrix // op(A), op(B) and C
-	// KBegin and KEnd delimit the part of K that the block multiplies. With split-K, sums receives
-	// the partial sums, and splitLen is the length of a part.
-	KBegin, KEnd build.Value
-	sums         build.Matrix
-	splitLen     build.Reg
-	// partLength is the length of a part of K, with serial parts.
-	partLength build.Reg
-
-	alpha, beta build.Reg
-	// ReadC is a predicate: beta is not 0. It is true even if beta rounds to 0 in the type of the
-	// epilogue.
-	ReadC build.Reg
-
-	// count is the number of products of a batch. Strides are the distances in bytes between the A,
-	// B and C of one product and of the next. ends points to the ends of the groups of rows.
-	count   build.Reg
-	Strides [gemm.C + 1]build.Reg
-	ends    build.Ptr
-
-	ScalesA, ScalesB blockScales
-	vectors          [gemm.Operands]build.Ptr // bias, scales, and the data of a custom epilogue function
-	Residual         build.Matrix
-	// factor is the factor of a gated product that another launch computed.
-	factor build.Matrix
-	// row0 and col0 are the offset of C in the caller's C, for a custom epilogue function.
-	row0, col0 build.Reg
-
-	pending       build.Ptr // the pointer bound last, whose leading dimension follows
-	pendingStride build.Reg
-}
-
-// blockRow returns the number of the block's row of tiles. Grids have rows of tiles along y and, if
-// there are too many, along z. With split-K, z holds the parts of K instead.
-func (g *Writer) blockRow() build.Reg {
-	if g.Config.Tile.SplitK > 1 {
-		return g.BlockIdx(build.Y)
+// declareVectors declares the pointers to those of the given vectors that the epilogue reads.
+func (g *Writer) declareVectors(d *Declarer[Args], operands ...gemm.Operand) {
+	for _, o := range operands {
+		if d.Has(vectorParams[o]) {
+			g.vectors[o] = d.Pointer(vectorParams[o]).ReadOnly()
+		}
 	}
-	return g.Mad(g.BlockIdx(build.Z), g.GridDim(build.Y), g.BlockIdx(build.Y))
 }
-
-// TileOrigin returns the first row and the first column of C that the block computes.
-func (g *Writer) TileOrigin() (row, col build.Reg) {
-	s := g.Config.Tile
-	first, row, _ := g.selectProduct()
-	return g.Mad(g.To(g.IndexType, row), s.M, first), g.Mul(g.To(g.IndexType, g.BlockIdx(build.X)), s.N)
-}
-
-// groupedTileOrigin returns TileOrigin with a swizzled rasterization for L2 reuse: blocks that run
-// at the same time compute adjacent tiles from up to rows rows of tiles, so that they share tiles
-// of A and B in the L2 cache.
-func (g *Writer) groupedTileOrigin(rows int) (row, col build.Reg) {
-	k := g.Kernel
-	across := k.GridDim(build.X)
-	first, at, down := g.selectProduct()
-	i, j := g.GroupedTile(k.Mad(at, across, k.BlockIdx(build.X)), down, across, rows)
-	s := g.Config.Tile
-	return k.Mad(k.To(g.IndexType, i), s.M, first), k.Mul(k.To(g.IndexType, j), s.N)
-}
-
-// GroupedTile returns the row and column of tile n among tileRows×tileCols tiles, in the
-// rasterization order of groupedTileOrigin.
-func (g *Writer) GroupedTile(n, tileRows, tileCols build.Reg, rows int) (i, j build.Reg) {
-	k := g.Kernel
-	whole := k.Mul(tileCols, rows) // the tiles of a group
-	first := k.Mul(k.Div(n, whole), rows)
-	in := k.Rem(n, whole)
-	height := k.Min(k.Sub(tileRows, first), rows)
-	return k.Add(first, k.Rem(in, height)), k.Div(in, height)
-}
-
-// ToAccType converts a loaded element of A or B to the type of the accumulators.
-func (g *Writer) ToAccType(x build.Reg) build.Reg { return g.converted(x, g.AccType) }
-
-// SumToEpilogueType converts a sum to the type of the epilogue.
-func (g *Writer) SumToEpilogueType(sum build.Reg) build.Reg {
-	if g.AccType == g.EpilogueType {
-		return sum
-	}
-	return g.To(g.EpilogueType, sum)
-}
-
-// ToEpilogueType converts a loaded element of C, or of an operand of the epilogue, to the type of
-// the epilogue.
-func (g *Writer) ToEpilogueType(x build.Reg) build.Reg { return g.converted(x, g.EpilogueType) }
-
-// converted converts x, an element as it was loaded, to another type. An 8-bit float is loaded as a
-// U32.
-func (g *Writer) converted(x build.Reg, to ptx.Type) build.Reg {
-	if x.Type() != ptx.U32 {
-		return g.To(to, x)
-	}
-	return FromFloat8(g.Kernel, x, g.Config.In, to)
-}
-
-// RoundUp returns the smallest multiple of unit that is at least n.
-func RoundUp(n, unit int) int { return CeilDiv(n, unit) * unit }

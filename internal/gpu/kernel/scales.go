@@ -32,6 +32,13 @@ func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Oper
 	}
 }
 
+// declareScales declares the block scales of an operand with the given number of rows.
+func (g *Writer) declareScales(d *Declarer[Args], name string, rowsPerScale int, rows build.Reg) blockScales {
+	// Not read-only: the assembler would move such loads past barriers, to just before their use.
+	at := d.Pointer("scales" + name)
+	return blockScales{g.Kernel, at, d.Value("across" + name), d.Value("along" + name), rowsPerScale, rows}
+}
+
 // maxScaleIndex is the maximum size of an operand's block scales, whose indices have 32 bits.
 const maxScaleIndex = 1<<31 - 1
 

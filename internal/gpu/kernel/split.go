@@ -58,7 +58,7 @@ func PartialSumLD(p *gemm.Problem) int {
 // PartialSums returns the configuration of the first launch of c. The second launch has the
 // epilogue.
 func (c Config) PartialSums() Config {
-	c.Out, c.VecC, c.VecResidual, c.Factor, c.Epilogue = c.In.Info().Accum, 1, 0, 0, gemm.Epilogue{}
+	c.Out, c.VecC, c.VecResidual, c.Factor, c.Epilogue = c.Accum(), 1, 0, 0, gemm.Epilogue{}
 	return c
 }
 
@@ -80,10 +80,12 @@ func splitParams(when func(*Config) bool) []Param[Args] {
 	}
 }
 
-// bindPartialSums stores the pointer to the partial sums. The block's position along z selects its
-// part of K.
-func (g *Writer) bindPartialSums(sums build.Ptr) {
-	width := VectorOf(g.Config.In.Info().Accum)
+// declareSplit declares the parameters of split-K. The block's position along z selects its part of
+// K.
+func (g *Writer) declareSplit(d *Declarer[Args]) {
+	g.splitLen = d.Value("part")
+	sums := d.Pointer("sums")
+	width := VectorOf(g.Config.Accum())
 	row := g.Mul(g.CeilDiv(g.N, width), width)
 	z := g.To(g.IndexType, g.BlockIdx(build.Z))
 	g.KBegin = g.Mul(z, g.splitLen)
@@ -98,11 +100,7 @@ func (g *Writer) StoreSums(row, col build.Reg, sums []build.Reg) {
 		g.storeVec(row, col, sums)
 		return
 	}
-	values := make([]build.Value, len(sums))
-	for i, s := range sums {
-		values[i] = s
-	}
-	g.sums.At(g.partRow(g.BlockIdx(build.Z), row), col).StoreVec(values...)
+	g.sums.At(g.partRow(g.BlockIdx(build.Z), row), col).StoreVec(values(sums)...)
 }
 
 // partRow returns the row of the partial sums that holds a part's sums for a row of C.
@@ -143,7 +141,7 @@ func SplitKSumConfig(c Config) Config {
 	case parts > loads:
 		loads = invariantSumLoads
 	}
-	c.VecC = min(c.VecC, VectorOf(c.In.Info().Accum))
+	c.VecC = min(c.VecC, VectorOf(c.Accum()))
 	c.Tile = Tile{M: SplitKSumWarps / warps, N: 32 * c.VecC, K: warps, RowsPerThread: 1, ColsPerThread: c.VecC,
 		Stages: loads}
 	return c
@@ -151,7 +149,7 @@ func SplitKSumConfig(c Config) Config {
 
 func writeSplitKSum(k *build.Kernel, c Config) {
 	g := DeclareParams(k, c)
-	Declare(k, splitKSumParams, &c, g.bind)
+	g.declareSplit(&Declarer[Args]{k, &c, splitKSumParams})
 	s := c.Tile
 	k.Threads(32, SplitKSumWarps, 1)
 	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
@@ -177,11 +175,7 @@ func writeSplitKSum(k *build.Kernel, c Config) {
 	})
 	if s.K > 1 {
 		shares := k.Shared("shares", g.AccType, SplitKSumWarps, 32*c.VecC)
-		values := make([]build.Value, c.VecC)
-		for e, x := range total {
-			values[e] = x
-		}
-		shares.At(warp, k.Mul(lane, c.VecC)).StoreVec(values...)
+		shares.At(warp, k.Mul(lane, c.VecC)).StoreVec(values(total)...)
 		k.Barrier()
 		inside = k.And(inside, k.Eq(share, 0))
 		k.If(inside, func() {

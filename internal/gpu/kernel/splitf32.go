@@ -33,9 +33,10 @@ var SplitF32 = &Kernel{
 }
 
 func writeSplitF32(k *build.Kernel, c Config) {
-	b := declarePackParams(k, splitF32Params, &c)
-	rows, cols, part := b.sizes[0], b.sizes[1], b.sizes[3] // part is the length of a row's terms of one kind
-	source := k.Matrix(b.from, rows, cols, b.sizes[2])
+	d := &Declarer[PackArgs]{k, &c, splitF32Params}
+	b, size := declarePackOrigins(d), declarePackSize(d, "", "part")
+	rows, part := size.rows, size.to // part is the length of a row's terms of one kind
+	source := k.Matrix(b.from, rows, size.cols, size.ldFrom)
 	target := k.Matrix(b.to, rows, part, k.Mul(part, SplitTerms))
 
 	k.Threads(PackThreads, 1, 1)

@@ -49,7 +49,7 @@ func newProduct(name, adds string, weighted bool) *kernel.Kernel {
 		BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: 32, Y: productWarps, Z: 1} },
 		Write: func(k *build.Kernel, c kernel.Config) {
 			s := &productWriter{Kernel: k, config: c, num: number(c.In), weighted: weighted}
-			kernel.Declare(k, productParams, &c, s.bind)
+			s.declareParams()
 			k.Threads(32, productWarps, 1)
 			if c.TransA {
 				s.contiguousColumns()
@@ -92,27 +92,15 @@ func typeElement(c *kernel.Config) ptx.Type { return kernel.PTXTypes[c.In] }
 func typeNumber(c *kernel.Config) ptx.Type  { return number(c.In) }
 func hasBlockScales(c *kernel.Config) bool  { return c.ScaleA > 0 }
 
-// bind stores a parameter in k.
-func (k *productWriter) bind(name string, value build.Reg, at build.Ptr) {
-	switch name {
-	case "rows":
-		k.rows = value
-	case "cols":
-		k.cols = value
-	case "A":
-		k.at = at.ReadOnly()
-	case "ld":
-		k.ld = value
-	case "vectors":
-		k.b = at.ReadOnly()
-	case "out":
-		k.out = at
-	case "scales":
-		k.scales = at.ReadOnly()
-	case "scalesRowStride":
-		k.scalesRowStride = value
-	case "scalesColStride":
-		k.scalesColStride = value
+// declareParams declares productParams.
+func (k *productWriter) declareParams() {
+	d := &kernel.Declarer[productArgs]{Kernel: k.Kernel, Config: &k.config, Params: productParams}
+	k.rows, k.cols = d.Value("rows"), d.Value("cols")
+	k.at, k.ld = d.Pointer("A").ReadOnly(), d.Value("ld")
+	k.b, k.out = d.Pointer("vectors").ReadOnly(), d.Pointer("out")
+	if d.Has("scales") {
+		k.scales = d.Pointer("scales").ReadOnly()
+		k.scalesRowStride, k.scalesColStride = d.Value("scalesRowStride"), d.Value("scalesColStride")
 	}
 }
 
