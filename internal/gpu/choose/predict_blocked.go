@@ -1,6 +1,9 @@
 package choose
 
-import "tilework/internal/gpu/kernel"
+import (
+	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
+)
 
 // predictBlocked: an SM issues the instructions of its blocks and moves their elements through
 // shared memory. Each block waits for its tiles. The L2 cache and memory deliver the operands. All
@@ -70,10 +73,6 @@ func (w *blockWork) rounds(blocks, held int) float64 {
 	return t
 }
 
-// manySums is the size in bytes of a thread's accumulators that leave registers for only two warps
-// per scheduler.
-const manySums = 128 * 4
-
 // blockWork returns the work of a block that takes a number of steps and stores its sums.
 func (n *blockedCosts) blockWork(j *job, c *kernel.Config, steps int) blockWork {
 	s, width := c.Tile, float64(kernel.VectorOf(j.Accum()))
@@ -100,31 +99,17 @@ func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
 	multiply := n.multiplyAdd*float64(sumBytes)/4 + fragments
 	w.shared = depth*fragments*n.fragment + (a.lines+b.lines)*n.line
 	w.issue, w.wait = depth*multiply, depth*max(multiply, n.kWait)+n.stepWait
-	if sumBytes >= manySums {
+	if kernel.HasFewWarps(c) {
 		exposed := n.copyIssue * (a.copies + b.copies)
 		w.issue, w.wait = w.issue+exposed, w.wait+exposed
 	}
-	if asyncCopies(c) {
-		w.wait = max(w.wait, n.copyWait/float64(blockedStages(c)-1))
+	if kernel.CopiesAsync(c) {
+		w.wait = max(w.wait, n.copyWait/float64(kernel.BlockedStages(c)-1))
 		return w
 	}
 	convert := n.convert * (a.elements + b.elements)
 	w.issue, w.wait = w.issue+convert, w.wait+convert+n.loadWait
 	return w
-}
-
-// asyncCopies reports whether elements are copied to shared memory asynchronously, without a
-// conversion.
-func asyncCopies(c *kernel.Config) bool { return c.SM >= 80 && c.In == c.In.Info().Accum }
-
-// blockedStages returns the number of steps whose tiles are in shared memory at the same time.
-func blockedStages(c *kernel.Config) int {
-	const shared = 48 << 10 // bytes of a block
-	s, sums := c.Tile, c.In.Info().Accum
-	if !asyncCopies(c) {
-		return 2
-	}
-	return max(2, min(s.Stages, shared/sums.Bytes(s.K*(s.M+s.N+2*kernel.VectorOf(sums)))))
 }
 
 // panelCopies is the size of the copies of an operand in a step, on average over all threads.
@@ -134,25 +119,16 @@ type panelCopies struct {
 	lines    float64 // lines of the L1 cache that the copies of a warp touch
 }
 
-// newPanelCopies returns the copies of side rows of A or columns of B in vectors of vec elements.
-// The threads of a block copy several rows or columns at a time, a warp in runs of adjacent
-// elements.
+// newPanelCopies returns the copies of side rows of A or columns of B in vectors of vec elements. A
+// warp copies runs of adjacent elements, of several rows or columns at a time.
 func newPanelCopies(c *kernel.Config, side, vec int, kMajor bool) panelCopies {
-	const alongK = 8 // elements along K that adjacent threads copy
-	s, threads := c.Tile, kernel.BlockedThreads(c.Tile)
-	if kMajor && asyncCopies(c) {
-		vec = 1 // each element goes to a row of its own
-	}
-	var step, run, runs int // step: rows or columns at a time
+	x := kernel.NewPanelCopies(c, vec, kMajor)
+	run := min(x.Run, frag.Lanes*x.Vec)
+	runs := frag.Lanes * x.Vec / run
 	if kMajor {
-		step, run = max(threads/max(s.K/vec, 1), 1), max(min(s.K, alongK), vec)
-		runs = min(32*vec/run, step)
-	} else {
-		across := threads / s.K
-		step, run = across*vec, min(across, 32)*vec
-		runs = 32 * vec / run
+		runs = min(runs, x.Step)
 	}
-	copies := float64(kernel.CeilDiv(side, step)) * min(1, float64(side)/float64(step))
-	lines := float64(max(runs, 1)) * max(1, float64(c.In.Bytes(run))/lineBytes)
-	return panelCopies{copies: copies, elements: copies * float64(vec), lines: copies * lines}
+	copies := float64(kernel.CeilDiv(side, x.Step)) * min(1, float64(side)/float64(x.Step))
+	lines := float64(runs) * max(1, float64(c.In.Bytes(run))/lineBytes)
+	return panelCopies{copies: copies, elements: copies * float64(x.Vec), lines: copies * lines}
 }

@@ -92,7 +92,7 @@ func (b *mmaBlock) addCopies(l *gemm.Layout, side, vec int, kMajor bool, size in
 	if kMajor {
 		rows, cols = side, b.s.K
 	}
-	async := l.Type.Bytes(vec) >= minAsyncCopy
+	async := l.Type.Bytes(vec) >= frag.MinAsyncCopy
 	if !async {
 		vec = 1
 	}
@@ -106,9 +106,6 @@ func (b *mmaBlock) addCopies(l *gemm.Layout, side, vec int, kMajor bool, size in
 	inside := float64(min(side, size)) / float64(side)
 	b.sectors += inside * float64(rows) * sectorsOf(l.Type.Bytes(cols), l.Type.Bytes(l.LD))
 }
-
-// minAsyncCopy is the smallest number of bytes that cp.async copies.
-const minAsyncCopy = 4
 
 // sectorsOf returns the mean number of sectors of a run of bytes in each row of a matrix whose rows
 // are the given number of bytes apart.

@@ -5,12 +5,11 @@ import "tilework/internal/gpu/kernel"
 // predictNaive: each thread waits for the elements that it loads. If an SM has many warps, the
 // lines of the L1 cache that their loads touch take longer.
 func predictNaive(j *job, c *kernel.Config) prediction {
-	const unroll = 16 // iterations whose loads are in flight together
 	n := &j.costs.naive
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile)}
 	x.launch = n.launch
 	k := float64(j.K)
-	wait := float64(j.K/unroll)*n.group + float64(j.K%unroll)*n.latency
+	wait := float64(j.K/kernel.NaiveUnroll)*n.group + float64(j.K%kernel.NaiveUnroll)*n.latency
 	lines := 3.0 // of two rows of A and one of B
 	if c.TransA {
 		lines--

@@ -44,10 +44,6 @@ type skinnyStrip struct {
 // lineBytes is the size of a line of the L1 cache.
 const lineBytes = 128
 
-// skinnyPatch is the number of elements along the long side and along K that a thread loads in a
-// step.
-const skinnyPatch = 4
-
 // skinnyTiles returns the tiles for K as a whole and for split-K.
 func skinnyTiles(*job) []kernel.Tile { return kernel.SkinnyTiles }
 
@@ -127,26 +123,26 @@ func (b *skinnyBlock) loop(n *skinnyCosts, latency float64) float64 {
 
 func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 	s := c.Tile
-	slim, long := min(s.M, s.N), max(s.M, s.N)
+	slim, long := kernel.SkinnySides(s)
 	b := &skinnyBlock{in: j.In(), warps: kernel.Skinny.BlockThreads(s).X / frag.Lanes, slim: slim,
 		steps: kernel.CeilDiv(depth, s.K), ahead: kernel.SkinnyStepsAhead(s, j.In())}
 	if s.SerialK > 1 { // each thread has a part
-		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), skinnyPatch)
+		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), kernel.SkinnyPatch)
 	}
 	size := float64(b.in.Bits()) / 8
 	b.few = skinnyStrip{kMajor: !c.TransA, vec: c.VecA, block: j.M, size: size, pitch: size * float64(j.A().LD)}
 	b.many = skinnyStrip{kMajor: c.TransB, vec: c.VecB, block: j.N, size: size, pitch: size * float64(j.B().LD)}
-	if s.RowsPerThread != s.M {
+	if !kernel.HasSlimRows(s) {
 		b.few, b.many = b.many, b.few
 	}
-	lanes := min(32, s.K/skinnyPatch)
-	across := 32 / lanes * skinnyPatch
+	lanes := min(frag.Lanes, s.K/kernel.SkinnyPatch)
+	across := frag.Lanes / lanes * kernel.SkinnyPatch
 	b.few.apart, b.many.apart = s.SerialK > 1, s.SerialK > 1
 	if !b.many.kMajor {
-		lanes, across = 32*skinnyPatch/long, long
+		lanes, across = frag.Lanes*kernel.SkinnyPatch/long, long
 	}
 	b.few.place(slim, slim, slim, lanes)
-	b.many.place(skinnyPatch, long, across, lanes)
+	b.many.place(kernel.SkinnyPatch, long, across, lanes)
 
 	b.setHeld(j.Accum().Bytes(1))
 	b.countInstructions(j.Accum().Bytes(1))
@@ -169,12 +165,12 @@ func (b *skinnyBlock) setHeld(accum int) {
 	const others = 20 // registers besides sums and elements in flight
 	flight := float64(b.ahead) * (b.few.registers() + b.many.registers())
 	threads := b.warps * frag.Lanes
-	b.held = max(smRegisters/threads/(others+int(flight)+b.slim*skinnyPatch*accum/4), 1)
+	b.held = max(smRegisters/threads/(others+int(flight)+b.slim*kernel.SkinnyPatch*accum/4), 1)
 }
 
 // registers returns the registers of a patch.
 func (x *skinnyStrip) registers() float64 {
-	elements := float64(x.rows * skinnyPatch)
+	elements := float64(x.rows * kernel.SkinnyPatch)
 	if x.packed() {
 		return elements / min(float64(x.vec), 4/x.size)
 	}
@@ -184,9 +180,9 @@ func (x *skinnyStrip) registers() float64 {
 // loads returns the number of instructions that load a patch of some rows.
 func (x *skinnyStrip) loads(rows int) int {
 	if x.kMajor {
-		return rows * skinnyPatch / x.vec
+		return rows * kernel.SkinnyPatch / x.vec
 	}
-	return kernel.CeilDiv(rows, x.vec) * skinnyPatch
+	return kernel.CeilDiv(rows, x.vec) * kernel.SkinnyPatch
 }
 
 // packed reports whether a register has several elements.
@@ -205,9 +201,9 @@ func (b *skinnyBlock) countInstructions(accum int) {
 	ahead := float64(b.ahead)
 	loads := float64(b.few.loads(b.few.rows) + b.many.loads(b.many.rows))
 	b.edge = setup + perLoad*loads*ahead + reduce + perSum*float64(b.slim*accum)
-	b.step = stepSetup + stepLoad*loads + float64(b.slim*skinnyPatch*skinnyPatch)
+	b.step = stepSetup + stepLoad*loads + float64(b.slim*kernel.SkinnyPatch*kernel.SkinnyPatch)
 	for _, x := range []*skinnyStrip{&b.few, &b.many} {
-		elements := float64(x.rows * skinnyPatch)
+		elements := float64(x.rows * kernel.SkinnyPatch)
 		if x.packed() {
 			b.step += unpack * elements
 		}
@@ -247,12 +243,12 @@ func (x *skinnyStrip) bytes(depth int) float64 {
 // vector accesses the sectors of its row again.
 func (x *skinnyStrip) accesses(bytes float64) float64 {
 	if x.kMajor {
-		row := float64(x.lanes*skinnyPatch) * x.size / bytes
+		row := float64(x.lanes*kernel.SkinnyPatch) * x.size / bytes
 		if x.apart {
 			row = float64(x.lanes)
 		}
 		return float64(x.loads(x.inside)) * max(1, row)
 	}
-	apart := max(min(x.pitch*skinnyPatch, bytes), float64(min(x.warp, x.block))*x.size)
+	apart := max(min(x.pitch*kernel.SkinnyPatch, bytes), float64(min(x.warp, x.block))*x.size)
 	return float64(x.loads(x.inside)) * max(1, float64(x.lanes)*apart/bytes)
 }

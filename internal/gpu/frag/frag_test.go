@@ -107,7 +107,7 @@ func TestBanks(t *testing.T) {
 					if !kMajor {
 						line, element = element, line
 					}
-					banks[(line*pitch+element)%(bankBytes/size)] = true
+					banks[(line*pitch+element)%(BankBytes/size)] = true
 				}
 				if len(banks) != Lanes/2 {
 					t.Errorf("%+v: half a warp's elements are in %d banks, want %d", s, len(banks), Lanes/2)

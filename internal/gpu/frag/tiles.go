@@ -42,15 +42,16 @@ func (s TileShape) pitch() int {
 	if !s.Single() {
 		return length
 	}
-	period, padding := bankBytes/s.Elem.Bytes(), 32/s.Elem.Bytes()
+	period, padding := BankBytes/s.Elem.Bytes(), 32/s.Elem.Bytes()
 	return (length+period-padding-1)/period*period + padding
 }
 
-// bankBytes is the bandwidth of shared memory per cycle. chunkBytes is the part of a row that
-// ldmatrix reads.
 const (
-	bankBytes  = 128
-	chunkBytes = 16
+	// BankBytes is the bandwidth of shared memory per cycle: a 4-byte word from each of 32 banks.
+	BankBytes = 32 * 4
+	// MinAsyncCopy is the minimum number of bytes that cp.async copies.
+	MinAsyncCopy = 4
+	chunkBytes   = 16 // of a row that ldmatrix reads
 )
 
 // swizzle returns the value to xor with the index of each 16-byte chunk of a row. It places the 8
@@ -58,14 +59,14 @@ const (
 // of bytes, alternate pairs (0, 1, 4, 5 …); see [Reader].
 func (s TileShape) swizzle(k *build.Kernel, line build.Reg) build.Value {
 	_, length := s.rows()
-	chunks := min(length*s.Elem.Bytes(), bankBytes) / chunkBytes // chunks of a row that are in different banks
+	chunks := min(length*s.Elem.Bytes(), BankBytes) / chunkBytes // chunks of a row that are in different banks
 	if s.Single() || chunks < 2 {
 		return 0
 	}
 	if s.transposesPairs() {
 		line = k.Or(k.And(line, 1), k.Shl(k.Shr(line, 2), 1)) // index among the 8 rows
 	}
-	together := bankBytes / chunkBytes / chunks // consecutive rows that together cover all banks
+	together := BankBytes / chunkBytes / chunks // consecutive rows that together cover all banks
 	return k.And(k.Div(line, together), chunks-1)
 }
 
@@ -178,8 +179,8 @@ func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, fro
 func rest(k *build.Kernel, n, at build.Reg) build.Reg { return k.Sub(k.Max(n, at), at) }
 
 // copies returns functions that emit the thread's copies of the next tile to a stage. Elements
-// outside the matrix become zeros. cp.async copies at least 4 bytes; smaller vectors pass through
-// registers, and arrive emits their stores.
+// outside the matrix become zeros. Vectors of less than [MinAsyncCopy] pass through registers, and
+// arrive emits their stores.
 func (t *Tiles) copies(stage build.Reg) (depart, arrive []func()) {
 	k := t.k
 	elem := t.shape.Elem
@@ -197,7 +198,7 @@ func (t *Tiles) copies(stage build.Reg) (depart, arrive []func()) {
 			bytes = k.To(ptx.U32, k.Mul(k.Min(elements, t.vec), elem.Bytes()))
 		}
 	}}
-	async := t.vec*elem.Bytes() >= 4
+	async := t.vec*elem.Bytes() >= MinAsyncCopy
 	for n, place := range t.targets {
 		var held []build.Reg
 		depart = append(depart, func() {

@@ -71,7 +71,7 @@ func warpGrid(s Tile) (rows, cols int) {
 // conflicts if tiles are narrow, or so small that eight threads copy more than one of their rows.
 func limitsBlocked(c Config) AccessLimits {
 	_, cols := warpGrid(c.Tile)
-	l := AccessLimits{Scatter: rowScatter(c, min(c.Tile.K, kRunPerLaneGroup), cols*VectorOf(c.In.Info().Accum))}
+	l := AccessLimits{Scatter: rowScatter(c, min(c.Tile.K, runAlongK), cols*VectorOf(c.Accum()))}
 	if min(c.Tile.M, c.Tile.N) < 16 || BlockedThreads(c.Tile)/c.Tile.K < 8 {
 		l.Conflicts = 4
 	}
@@ -131,7 +131,7 @@ func TotalsInShared(s Tile, sums dtype.Type) bool {
 
 // totalsBytes returns the dynamic shared memory of the totals of a block.
 func totalsBytes(c Config) int {
-	s, sums := c.Tile, c.In.Info().Accum
+	s, sums := c.Tile, c.Accum()
 	if s.SerialK < 2 || !TotalsInShared(s, sums) {
 		return 0
 	}
@@ -151,11 +151,21 @@ func checkFitBlocked(p *gemm.Problem, s Tile) error {
 // staticShared is the maximum static shared memory of a kernel, in bytes.
 const staticShared = 48 << 10
 
-// stagesThatFit returns the number of the tile's stages that fit in shared memory, at least 2. A
+// CopiesAsync reports whether kernel blocked copies elements to shared memory with cp.async. Others
+// pass through registers, as all do that need a conversion.
+func CopiesAsync(c *Config) bool { return c.SM >= 80 && c.In == c.Accum() }
+
+// BlockedStages returns the number of steps whose tiles kernel blocked has in shared memory at the
+// same time: as many of the tile's stages as fit, or two where elements pass through registers. A
 // float64 takes twice the space of a float32.
-func stagesThatFit(s Tile, sums dtype.Type) int {
+func BlockedStages(c *Config) int {
+	const fewest = 2
+	if !CopiesAsync(c) {
+		return fewest
+	}
+	s, sums := c.Tile, c.Accum()
 	stage := sums.Bytes(s.K * (s.M + s.N + 2*VectorOf(sums)))
-	return max(2, min(s.Stages, staticShared/stage))
+	return max(fewest, min(s.Stages, staticShared/stage))
 }
 
 func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
@@ -169,20 +179,16 @@ func writeBlocked(k *build.Kernel, c Config) {
 	s := c.Tile
 	k.Threads(BlockedThreads(s), 1, 1)
 	k.MinBlocks(ResidentBlocks(c))
-	async := c.SM >= 80 && c.In == c.In.Info().Accum
-	stages := 2 // double buffering through registers
-	if async {
-		stages = stagesThatFit(s, c.In.Info().Accum)
-	}
+	async, stages := CopiesAsync(&c), BlockedStages(&c)
 	// Rows in shared memory keep the alignment of vectors. They are padded by one vector, so that
 	// the elements of a column are in different banks.
-	width := VectorOf(c.In.Info().Accum)
+	width := VectorOf(c.Accum())
 	as := k.Shared("As", g.AccType, stages*s.K, s.M+width)
 	bs := k.Shared("Bs", g.AccType, stages*s.K, s.N+width)
 	tid := k.ThreadIdx(build.X)
 	row0, col0 := g.TileOrigin()
-	a := g.panel(g.A, !c.TransA, row0, s.M, c.VecA, as, async)
-	b := g.panel(g.B.T(), c.TransB, col0, s.N, c.VecB, bs, async)
+	a := g.panel(g.A, !c.TransA, row0, s.M, c.VecA, as)
+	b := g.panel(g.B.T(), c.TransB, col0, s.N, c.VecB, bs)
 
 	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
 	warpRows, warpCols := warpGrid(s)
@@ -233,14 +239,14 @@ func writeBlocked(k *build.Kernel, c Config) {
 	}
 	meet()
 	load(0)
-	step, end := g.serialSteps(slices.Concat(acc...), TotalsInShared(s, c.In.Info().Accum))
+	step, end := g.serialSteps(slices.Concat(acc...), TotalsInShared(s, c.Accum()))
 	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := depart(free)
 		// Copies between the multiply-adds find the load units idle. With more warps per scheduler,
 		// which hide the latency, spreading them gains nothing.
 		spread := 1
-		if fewWarps(c) {
+		if HasFewWarps(&c) {
 			spread = s.K - 1
 		}
 		for p := range s.K {
@@ -271,7 +277,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 // registers that it needs, out of a register file of 65,536.
 func ResidentBlocks(c Config) int {
 	each := 256
-	switch n := registersNeeded(c.Tile, c.In.Info().Accum); {
+	switch n := registersNeeded(c.Tile, c.Accum()); {
 	case n <= 45:
 		each = 128
 	case n <= 78:
@@ -282,10 +288,10 @@ func ResidentBlocks(c Config) int {
 	return max(1, min(65536/(each*BlockedThreads(c.Tile)), 16))
 }
 
-// fewWarps reports whether the accumulators leave registers for only two warps per scheduler, which
-// do not hide latency.
-func fewWarps(c Config) bool {
-	return c.In.Info().Accum.Bytes(c.Tile.RowsPerThread*c.Tile.ColsPerThread)/4 == maxSumRegisters
+// HasFewWarps reports whether the accumulators leave registers for only two warps per scheduler,
+// which do not hide latency.
+func HasFewWarps(c *Config) bool {
+	return c.Accum().Bytes(c.Tile.RowsPerThread*c.Tile.ColsPerThread)/4 == maxSumRegisters
 }
 
 // multiply adds the outer product of rows and cols to the accumulators. It visits them in

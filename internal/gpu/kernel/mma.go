@@ -183,7 +183,7 @@ func checkFitMMA(p *gemm.Problem, s Tile) error {
 	}
 	for _, tile := range []frag.TileShape{a, b} {
 		for vec := 1; t.Bytes(vec) <= MaxVectorBytes; vec *= 2 {
-			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || t.Bytes(vec) >= 4) {
+			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || t.Bytes(vec) >= frag.MinAsyncCopy) {
 				return badMMA(s, "%v", err)
 			}
 		}
@@ -225,7 +225,7 @@ func CopiedElements(l gemm.Layout) int {
 // wholeVector returns vec, or 1 if vec elements are smaller than the minimum copy of cp.async.
 // Elements then pass through registers one at a time, because a row may end within a vector.
 func wholeVector(vec int, t dtype.Type) int {
-	if t.Bytes(vec) < 4 {
+	if t.Bytes(vec) < frag.MinAsyncCopy {
 		return 1
 	}
 	return vec

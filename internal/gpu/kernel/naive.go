@@ -33,9 +33,9 @@ var Naive = &Kernel{
 	Write: writeNaive,
 }
 
-// naiveUnroll is the number of iterations of the loop over K whose loads are in flight together. On
+// NaiveUnroll is the number of iterations of the loop over K whose loads are in flight together. On
 // an H200 the kernel is a tenth slower with 8, and slower still without unrolling.
-const naiveUnroll = 16
+const NaiveUnroll = 16
 
 func writeNaive(k *build.Kernel, c Config) {
 	g := DeclareParams(k, c)
@@ -45,7 +45,7 @@ func writeNaive(k *build.Kernel, c Config) {
 	col := k.Named("col", k.Add(col0, k.ThreadIdx(build.X)))
 	k.If(g.C.InBounds(row, col), func() {
 		sum := k.Var("sum", g.AccType, 0)
-		k.ForUnrolled(0, g.K, naiveUnroll, func(p build.Reg) {
+		k.ForUnrolled(0, g.K, NaiveUnroll, func(p build.Reg) {
 			k.FMA(sum, g.elementA(row, p), g.elementB(p, col))
 		})
 		g.store(row, col, sum)

@@ -34,23 +34,17 @@ type panel struct {
 // is that of A or of the transpose of B. A tile has side rows from the row first on. All vectors of
 // a thread have the same p, so one multiply-add locates each, and one comparison per step detects
 // the end of K.
-func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec int, tile build.Array,
-	async bool) *panel {
-	s := g.Config.Tile
-	if async && along {
-		vec = 1 // a vector copy cannot scatter its elements
-	}
-	tid, threads := g.ThreadIdx(build.X), BlockedThreads(s)
-	x := &panel{g: g, m: m, kMajor: along, async: async, vec: vec, active: true}
+func (g *Writer) panel(m build.Matrix, kMajor bool, first build.Reg, side, vec int, tile build.Array) *panel {
+	tid, copies := g.ThreadIdx(build.X), NewPanelCopies(&g.Config, vec, kMajor)
+	vec = copies.Vec
+	x := &panel{g: g, m: m, kMajor: kMajor, async: CopiesAsync(&g.Config), vec: vec, step: copies.Step, active: true}
+	across := copies.Run / vec // threads of a run
 	var i, p build.Reg
-	if along {
-		across := min(s.K, kRunPerLaneGroup) / vec
-		down := threads / (s.K / vec)
-		p = g.Mad(g.Add(g.Rem(tid, across), g.Mul(g.Div(tid, across*down), across)), vec, 0)
-		i, x.step = g.Rem(g.Div(tid, across), down), down
+	if kMajor {
+		p = g.Mad(g.Add(g.Rem(tid, across), g.Mul(g.Div(tid, across*x.step), across)), vec, 0)
+		i = g.Rem(g.Div(tid, across), x.step)
 	} else {
-		across := threads / s.K
-		p, i, x.step = g.Div(tid, across), g.Mul(g.Rem(tid, across), vec), across*vec
+		p, i = g.Div(tid, across), g.Mul(g.Rem(tid, across), vec)
 	}
 	if x.step > side {
 		x.active = g.Lt(i, side)
@@ -59,7 +53,7 @@ func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec in
 	i0, p0 := g.Add(first, i), g.Add(p, g.KBegin)
 	x.width = g.Select(g.Lt(i0, m.Rows), g.Sub(m.Rows, i0), 0)
 	for n := 0; n < side; n += x.step {
-		if along {
+		if kMajor {
 			x.source = append(x.source, m.At(g.Add(i0, n), p0))
 		} else {
 			x.source = append(x.source, m.At(i0, p0).At(n))
@@ -69,10 +63,31 @@ func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec in
 	return x
 }
 
-// kRunPerLaneGroup is the number of consecutive elements along K that adjacent lanes copy from a
-// K-major operand: a 32-byte sector of float32. As each element goes to another row of the tile,
-// longer runs would cause bank conflicts.
-const kRunPerLaneGroup = 8
+// PanelCopies describes how the threads of a block of kernel blocked divide the copies of a tile.
+type PanelCopies struct {
+	Vec  int // elements of a copy
+	Run  int // consecutive elements in memory that adjacent threads copy
+	Step int // distance between a thread's consecutive copies along the side of the tile
+}
+
+// NewPanelCopies returns the copies of an operand that permits vectors of vec elements. An
+// asynchronous copy cannot scatter its elements to several rows, as those of a K-major operand.
+func NewPanelCopies(c *Config, vec int, kMajor bool) PanelCopies {
+	s, threads := c.Tile, BlockedThreads(c.Tile)
+	if !kMajor {
+		run := threads / s.K * vec
+		return PanelCopies{Vec: vec, Run: run, Step: run}
+	}
+	if CopiesAsync(c) {
+		vec = 1
+	}
+	return PanelCopies{Vec: vec, Run: min(s.K, runAlongK), Step: threads / (s.K / vec)}
+}
+
+// runAlongK is the number of consecutive elements along K that adjacent lanes copy from a K-major
+// operand: a 32-byte sector of float32. As each element goes to another row of the tile, longer
+// runs would cause bank conflicts.
+const runAlongK = 8
 
 // issue returns functions that emit the thread's copies of the next tile to the stage that begins
 // at a given row, in order. The caller may interleave them with other instructions. The function

@@ -7,6 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -25,7 +26,7 @@ var Skinny = &Kernel{
 	Name:       "skinny",
 	Adds:       "for a few rows or columns: no tiles, K shared out among the threads of a block",
 	SM:         75,
-	KPerThread: patch,
+	KPerThread: SkinnyPatch,
 	SplitsK:    true,
 	// The product with a vector is limited by memory in tf32 as in float32, so elements are not
 	// rounded.
@@ -39,7 +40,7 @@ var Skinny = &Kernel{
 	Tiles:     slices.Concat(SkinnyPartTiles, SkinnyTiles),
 	CheckTile: checkSkinny,
 	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
-		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], patch), VectorLen(p.Layouts[gemm.B], patch)
+		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], SkinnyPatch), VectorLen(p.Layouts[gemm.B], SkinnyPatch)
 	},
 	CheckFit: func(p *gemm.Problem, s Tile) error {
 		if n := p.Accum().Bytes(skinnyThreads(s) * s.RowsPerThread * s.ColsPerThread); s.SerialK > 1 && n > staticShared {
@@ -53,9 +54,9 @@ var Skinny = &Kernel{
 	Write:        writeSkinny,
 }
 
-// patch is the number of elements along the long side, and along K, that a thread loads of the long
-// operand per step.
-const patch = 4
+// SkinnyPatch is the number of elements along the long side, and along K, that a thread loads of the
+// long operand per step.
+const SkinnyPatch = 4
 
 // MaxSkinny is the maximum number of rows or columns of C for which the kernel is considered.
 // Beyond it, tiles in shared memory, read once for all rows, are cheaper.
@@ -76,26 +77,26 @@ var SkinnyPartTiles = skinnyTiles([]Tile{
 // skinnyTiles completes tiles with few rows, and adds the ones with few columns.
 func skinnyTiles(few []Tile) (all []Tile) {
 	for _, s := range few {
-		s.RowsPerThread, s.ColsPerThread = s.M, patch
-		all = append(all, s, Tile{M: s.N, N: s.M, K: s.K, RowsPerThread: patch, ColsPerThread: s.M})
+		s.RowsPerThread, s.ColsPerThread = s.M, SkinnyPatch
+		all = append(all, s, Tile{M: s.N, N: s.M, K: s.K, RowsPerThread: SkinnyPatch, ColsPerThread: s.M})
 	}
 	return all
 }
 
-// slimRows reports whether the rows of a tile are its slim side.
-func slimRows(s Tile) bool { return s.RowsPerThread == s.M }
+// HasSlimRows reports whether the rows of a tile are its slim side.
+func HasSlimRows(s Tile) bool { return s.RowsPerThread == s.M }
 
-// sides returns the lengths of a tile's two sides.
-func sides(s Tile) (slim, long int) {
-	if slimRows(s) {
+// SkinnySides returns the lengths of the two sides of a tile of kernel skinny.
+func SkinnySides(s Tile) (slim, long int) {
+	if HasSlimRows(s) {
 		return s.M, s.N
 	}
 	return s.N, s.M
 }
 
 func skinnyThreads(s Tile) int {
-	_, long := sides(s)
-	return long / patch * (s.K / patch)
+	_, long := SkinnySides(s)
+	return long / SkinnyPatch * (s.K / SkinnyPatch)
 }
 
 func checkSkinny(s Tile) error {
@@ -107,19 +108,19 @@ func checkSkinny(s Tile) error {
 			return bad("size %d: want a power of two, at most %d", n, 1<<16)
 		}
 	}
-	slim, long := sides(s)
+	slim, long := SkinnySides(s)
 	perThread := s.ColsPerThread
-	if !slimRows(s) {
+	if !HasSlimRows(s) {
 		perThread = s.RowsPerThread
 		if s.ColsPerThread != s.N {
 			return bad("want all rows of the tile in each thread, or all columns")
 		}
 	}
 	switch threads := skinnyThreads(s); {
-	case s.SerialK > s.K/patch:
-		return bad("%d serial parts: want at most %d, one for each thread along K", s.SerialK, s.K/patch)
-	case perThread != patch || long < patch || s.K < patch:
-		return bad("want %d elements per thread along the long side, and along K", patch)
+	case s.SerialK > s.K/SkinnyPatch:
+		return bad("%d serial parts: want at most %d, one for each thread along K", s.SerialK, s.K/SkinnyPatch)
+	case perThread != SkinnyPatch || long < SkinnyPatch || s.K < SkinnyPatch:
+		return bad("want %d elements per thread along the long side, and along K", SkinnyPatch)
 	case slim > MaxSkinny:
 		return bad("the slim side is %d: want at most %d", slim, MaxSkinny)
 	case threads < 32 || threads > maxThreads:
@@ -134,38 +135,41 @@ func checkSkinny(s Tile) error {
 // operand, and of C, adjacent threads access different rows. The lanes that store the sums of a
 // short tile to shared memory have bank conflicts, once per block.
 func limitsSkinny(c Config) AccessLimits {
-	slim, long := sides(c.Tile)
+	slim, long := SkinnySides(c.Tile)
 	out := long
-	if !slimRows(c.Tile) {
+	if !HasSlimRows(c.Tile) {
 		out = slim
 	}
 	return AccessLimits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
 }
 
-// strip is an operand as a matrix with K along its columns.
+// strip is a tile's part of an operand, as a matrix with K along its columns.
 type strip struct {
+	*Writer
 	m      build.Matrix
-	kMajor bool // whether the operand is K-major in memory
-	first  build.Reg
+	kMajor bool      // whether the operand is K-major in memory
+	first  build.Reg // row of m
 	vec    int
-	elem   dtype.Type
+	rows   int // of the patches that a thread loads
 }
 
-// loads returns the elements of one load of a patch with n rows in each direction.
-func (x strip) loads(n int) (down, across int) {
+// loads returns the elements of one load of a patch in each direction.
+func (x *strip) loads() (down, across int) {
 	if x.kMajor {
 		return 1, x.vec
 	}
-	return min(x.vec, n), 1
+	return min(x.vec, x.rows), 1
 }
 
-// word returns the type of the registers into which a load of the given number of elements goes,
-// and the number of elements in each. Elements of less than 4 bytes stay packed until they are
-// used: unpacking them would wait for the load.
-func (x strip) word(elements int) (t ptx.Type, each int) {
+// word returns the type of the registers that hold the elements of a load, and the number of
+// elements in each. Elements of less than 4 bytes stay packed until they are used: unpacking them
+// would wait for the load.
+func (x *strip) word() (t ptx.Type, each int) {
 	const wordBits = 32
-	switch each = min(elements, max(wordBits/x.elem.Bits(), 1)); each * x.elem.Bits() {
-	case x.elem.Bits():
+	down, across := x.loads()
+	bits := x.Config.In.Bits()
+	switch each = min(down*across, max(wordBits/bits, 1)); each * bits {
+	case bits:
 		return x.m.Loaded(), each
 	case wordBits / 2:
 		return ptx.U16, each
@@ -173,77 +177,75 @@ func (x strip) word(elements int) (t ptx.Type, each int) {
 	return ptx.U32, each
 }
 
-// registers returns the registers for a patch's elements of n rows. Elements that are packed share
-// one. They have the type of the loaded elements, because a conversion would wait for the load.
-func (x strip) registers(g *Writer, n int) [][]build.Reg {
-	down, across := x.loads(n)
-	word, each := x.word(down * across)
-	rows := make([][]build.Reg, n)
-	for i := range rows {
-		rows[i] = make([]build.Reg, patch)
-		for q := range rows[i] {
+// registers returns the registers for a patch. Elements that are packed share one. They have the
+// type of the loaded elements, because a conversion would wait for the load.
+func (x *strip) registers() [][]build.Reg {
+	word, each := x.word()
+	patch := make([][]build.Reg, x.rows)
+	for i := range patch {
+		patch[i] = make([]build.Reg, SkinnyPatch)
+		for q := range patch[i] {
 			switch {
 			case x.kMajor && q%each > 0:
-				rows[i][q] = rows[i][q-1]
+				patch[i][q] = patch[i][q-1]
 			case !x.kMajor && i%each > 0:
-				rows[i][q] = rows[i-1][q]
+				patch[i][q] = patch[i-1][q]
 			default:
-				rows[i][q] = g.Fresh(word)
+				patch[i][q] = x.Fresh(word)
 			}
 		}
 	}
-	return rows
+	return patch
 }
 
-// load loads elements where the predicate ok holds: the rows of the strip from first+row on, and a
-// patch along K from p on. Elements outside the matrix, or from end on, are 0.
-func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p build.Reg, end build.Value, ok build.Reg) {
-	down, across := x.loads(len(rows))
-	word, each := x.word(down * across)
-	for i := 0; i < len(rows); i += down {
-		at := g.Add(g.Add(x.first, row), i)
-		for j := 0; j < patch; j += across {
-			q := g.Add(p, j)
-			inside := g.And(g.And(ok, g.Lt(at, x.m.Rows)), g.Lt(q, end))
+// load loads a patch where the predicate ok holds: the rows of the strip from row on, along K from
+// p on. Elements outside the matrix, or from end on, are 0.
+func (x *strip) load(patch [][]build.Reg, row build.Value, p build.Reg, end build.Value, ok build.Reg) {
+	down, across := x.loads()
+	word, each := x.word()
+	for i := 0; i < len(patch); i += down {
+		at := x.Add(x.Add(x.first, row), i)
+		for j := 0; j < SkinnyPatch; j += across {
+			q := x.Add(p, j)
+			inside := x.And(x.And(ok, x.Lt(at, x.m.Rows)), x.Lt(q, end))
 			from := x.m.At(at, q)
 			if each > 1 {
 				from = from.As(word)
 			}
 			for n, v := range from.LoadVecOr0(inside, down*across/each) {
 				e := n * each
-				g.Set(rows[i+e%down][j+e/down], v)
+				x.Set(patch[i+e%down][j+e/down], v)
 			}
 		}
 	}
 }
 
-// column returns column q of rows in the type of the accumulators.
-func (x strip) column(g *Writer, rows [][]build.Reg, q int) []build.Reg {
-	down, across := x.loads(len(rows))
-	_, each := x.word(down * across)
-	column := make([]build.Reg, len(rows))
-	for i, row := range rows {
+// column returns column q of a patch in the type of the accumulators.
+func (x *strip) column(patch [][]build.Reg, q int) []build.Reg {
+	_, each := x.word()
+	column := make([]build.Reg, len(patch))
+	for i, row := range patch {
 		n := i
 		if x.kMajor {
 			n = q
 		}
-		column[i] = g.ToAccType(x.unpack(g, row[q], n%each, each))
+		column[i] = x.ToAccType(x.unpack(row[q], n%each, each))
 	}
 	return column
 }
 
 // unpack returns element n of a word with the given number of elements.
-func (x strip) unpack(g *Writer, word build.Reg, n, elements int) build.Reg {
+func (x *strip) unpack(word build.Reg, n, elements int) build.Reg {
 	if elements == 1 {
 		return word
 	}
-	switch bits := x.elem.Bits(); {
+	switch bits := x.Config.In.Bits(); {
 	case bits == 16:
-		return g.Bits(x.m.Elem(), g.To(ptx.U16, g.Shr(word, n*bits)))
+		return x.Bits(x.m.Elem(), x.To(ptx.U16, x.Shr(word, n*bits)))
 	case x.m.Loaded() == ptx.S32: // the shift extends the sign
-		return g.Shr(g.Shl(g.Bits(ptx.S32, g.To(ptx.U32, word)), 32-(n+1)*bits), 32-bits)
+		return x.Shr(x.Shl(x.Bits(ptx.S32, x.To(ptx.U32, word)), 32-(n+1)*bits), 32-bits)
 	default:
-		return g.And(g.Shr(g.To(ptx.U32, word), n*bits), 1<<bits-1)
+		return x.And(x.Shr(x.To(ptx.U32, word), n*bits), 1<<bits-1)
 	}
 }
 
@@ -251,179 +253,212 @@ func (x strip) unpack(g *Writer, word build.Reg, n, elements int) build.Reg {
 // limit them, and for 16-bit types the assembler, which spills if the slim operand has several
 // rows. With serial parts an SM has fewer threads, so each has more in flight.
 func SkinnyStepsAhead(s Tile, in dtype.Type) int {
-	slim, _ := sides(s)
+	slim, _ := SkinnySides(s)
 	sums := in.Info().Accum
 	registers, many := 96, s.SerialK > 1 && in == sums
 	if many {
 		registers = 160
 	}
-	n := max(registers/(sums.Bytes((slim+patch)*patch)/4), 1)
+	n := max(registers/(sums.Bytes((slim+SkinnyPatch)*SkinnyPatch)/4), 1)
 	if slim == MaxSkinny || slim > 1 && !many {
 		n = min(n, 2)
 	}
 	return n
 }
 
+// skinnyWriter writes kernel skinny.
+type skinnyWriter struct {
+	*Writer
+	few, many    strip // the slim operand, with all rows of the tile, and the long operand
+	slim, long   int   // the tile's sides
+	across, down int   // threads along the long side, and along K
+	// tl and tk are the thread's position along the long side, and along K.
+	tl, tk     build.Reg
+	row0, col0 build.Reg     // origin of the tile in C
+	acc        [][]build.Reg // by row of the slim operand, SkinnyPatch rows of the long one
+}
+
 func writeSkinny(k *build.Kernel, c Config) {
-	g := DeclareParams(k, c)
-	s := c.Tile
-	threads := skinnyThreads(s)
-	k.Threads(threads, 1, 1)
-	row0, col0 := g.TileOrigin()
-	few := strip{g.A, !c.TransA, row0, c.VecA, c.In}
-	many := strip{g.B.T(), c.TransB, col0, c.VecB, c.In}
-	if !slimRows(s) {
-		few, many = many, few
+	w, s := newSkinnyWriter(k, c), c.Tile
+	first := w.multiply()
+	switch {
+	case s.SerialK > 1 && s.SplitK > 1:
+		k.Comment("the parts of other blocks come between: the second launch adds all of them")
+		k.If(k.Lt(first, w.KEnd), func() { w.storeParts(k.Mul(w.tl, SkinnyPatch), k.Div(first, w.partLength)) })
+	case s.SerialK > 1:
+		w.storeTotals(w.shareSums(slices.Concat(w.acc...), k.To(ptx.U32, 0), k.Eq(0, 0), 1))
+	default:
+		w.storeTotals(w.shareSums(w.reduceWarp()))
 	}
-	slim, long := sides(s)
+}
+
+// newSkinnyWriter partitions the tile among the threads of a block.
+func newSkinnyWriter(k *build.Kernel, c Config) *skinnyWriter {
+	w, s := &skinnyWriter{Writer: DeclareParams(k, c)}, c.Tile
+	k.Threads(skinnyThreads(s), 1, 1)
+	w.row0, w.col0 = w.TileOrigin()
+	w.few = strip{Writer: w.Writer, m: w.A, kMajor: !c.TransA, first: w.row0, vec: c.VecA}
+	w.many = strip{Writer: w.Writer, m: w.B.T(), kMajor: c.TransB, first: w.col0, vec: c.VecB}
+	if !HasSlimRows(s) {
+		w.few, w.many = w.many, w.few
+	}
+	w.slim, w.long = SkinnySides(s)
+	w.few.rows, w.many.rows = w.slim, SkinnyPatch
 
 	k.Comment("neighbouring threads take neighbouring vectors of the long operand")
 	tid := k.ThreadIdx(build.X)
-	across, down := long/patch, s.K/patch // threads along the long side, and along K
-	tl, tk := k.Rem(tid, across), k.Div(tid, across)
-	lanes, apart := max(32/across, 1), across // lanes of a warp along K, and the distance between adjacent ones
-	if many.kMajor {
-		tk, tl = k.Rem(tid, down), k.Div(tid, down)
-		lanes, apart = min(down, 32), 1
+	w.across, w.down = w.long/SkinnyPatch, s.K/SkinnyPatch
+	w.tl, w.tk = k.Rem(tid, w.across), k.Div(tid, w.across)
+	if w.many.kMajor {
+		w.tk, w.tl = k.Rem(tid, w.down), k.Div(tid, w.down)
 	}
-	tl, tk = k.Named("tl", tl), k.Named("tk", tk)
+	w.tl, w.tk = k.Named("tl", w.tl), k.Named("tk", w.tk)
+	w.acc = make([][]build.Reg, w.slim)
+	for i := range w.acc {
+		w.acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), w.AccType, SkinnyPatch, 0)
+	}
+	return w
+}
 
-	acc := make([][]build.Reg, slim)
-	for i := range acc {
-		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.AccType, patch, 0)
+// multiply multiplies the thread's part of K, with several steps in flight. It returns the first
+// element of that part. The threads along K take steps in turns or, with serial parts, a part each.
+func (w *skinnyWriter) multiply() (first build.Reg) {
+	k, s := w.Kernel, w.Config.Tile
+	ahead := SkinnyStepsAhead(s, w.Config.In)
+	busy := k.Lt(k.Add(w.many.first, k.Mul(w.tl, SkinnyPatch)), w.many.m.Rows)
+	first, advance, end := k.Mad(w.tk, SkinnyPatch, w.KBegin), s.K, w.KEnd
+	turns := func() build.Reg { return k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K*ahead) }
+	if s.SerialK > 1 {
+		first, advance = k.Mad(k.To(w.IndexType, w.tk), w.partLength, w.KBegin), SkinnyPatch
+		end = k.Min(k.Add(first, w.partLength), w.KEnd)
+		turns = func() build.Reg { return k.CeilDiv(w.partLength, SkinnyPatch*ahead) }
 	}
-	ahead := SkinnyStepsAhead(s, c.In)
-	xs, ws := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
-	busy := k.Lt(k.Add(many.first, k.Mul(tl, patch)), many.m.Rows)
-	first, advance, end := k.Mad(tk, patch, g.KBegin), s.K, g.KEnd
-	turns := func() build.Reg { return k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K*ahead) }
-	if s.SerialK > 1 { // a part for each thread along K
-		first, advance = k.Mad(k.To(g.IndexType, tk), g.partLength, g.KBegin), patch
-		end = k.Min(k.Add(first, g.partLength), g.KEnd)
-		turns = func() build.Reg { return k.CeilDiv(g.partLength, patch*ahead) }
-	}
-	next := k.Var("next", g.IndexType, first) // the k of the elements to load next
+	next := k.Var("next", w.IndexType, first) // the k of the elements to load next
+	few, many := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
 	load := func(n int) {
-		many.load(g, ws[n], k.Mul(tl, patch), next, end, k.Eq(0, 0))
-		few.load(g, xs[n], 0, next, end, busy)
+		w.many.load(many[n], k.Mul(w.tl, SkinnyPatch), next, end, k.Eq(0, 0))
+		w.few.load(few[n], 0, next, end, busy)
 		k.Set(next, k.Add(next, advance))
 	}
 	for n := range ahead {
-		xs[n], ws[n] = few.registers(g, slim), many.registers(g, patch)
+		few[n], many[n] = w.few.registers(), w.many.registers()
 		load(n)
 	}
 	k.For(0, turns(), func(build.Reg) {
 		for n := range ahead {
-			for q := range patch {
-				w := many.column(g, ws[n], q)
-				for i, x := range few.column(g, xs[n], q) {
-					for j := range w {
-						k.FMA(acc[i][j], x, w[j])
+			for q := range SkinnyPatch {
+				ys := w.many.column(many[n], q)
+				for i, x := range w.few.column(few[n], q) {
+					for j, y := range ys {
+						k.FMA(w.acc[i][j], x, y)
 					}
 				}
 			}
 			load(n)
 		}
 	})
-
-	if s.SerialK > 1 && s.SplitK > 1 {
-		k.Comment("the parts of other blocks come between: the second launch adds all of them")
-		k.If(k.Lt(first, g.KEnd), func() { g.storeParts(acc, row0, col0, k.Mul(tl, patch), k.Div(first, g.partLength)) })
-		return
-	}
-	sums := slices.Concat(acc...)
-	held, begin, mine := sums, k.To(ptx.U32, 0), k.Eq(0, 0)
-	if s.SerialK > 1 {
-		lanes = 1 // each thread's sums are those of a part
-	} else {
-		k.Comment("the sums of a warp's threads that have the same elements of C")
-		held, begin, mine = g.reduceWarp(sums, lanes, apart)
-	}
-	k.Comment("and those of all warps")
-	warps := down / lanes // warps along K, or parts
-	shares := k.Shared("shares", g.AccType, warps, slim*long)
-	k.If(mine, func() {
-		for e, sum := range held {
-			at := k.Mad(k.Add(begin, e), across, tl) // adjacent threads access adjacent banks
-			if many.kMajor {
-				at = k.Mad(tl, slim*patch, k.Add(begin, e))
-			}
-			shares.Store(k.Div(tk, lanes), at, sum)
-		}
-	})
-	k.Barrier()
-	group, n := k.Rem(tid, across), k.Div(tid, across)
-	if many.kMajor {
-		group, n = k.Div(tid, slim*patch), k.Rem(tid, slim*patch)
-	}
-	i, j := k.Div(n, patch), k.Mad(group, patch, k.Rem(n, patch))
-	if !slimRows(s) {
-		i, j = j, i
-	}
-	row, col := k.Add(row0, i), k.Add(col0, j)
-	k.If(k.And(k.Lt(tid, slim*long), g.C.InBounds(row, col)), func() {
-		total := k.Var("total", g.AccType, shares.Load(0, tid))
-		if s.SerialK > 1 { // other kernels add the first part to zero
-			k.Set(total, k.Add(total, 0))
-		}
-		for n := 1; n < warps; n++ {
-			k.Set(total, k.Add(total, shares.Load(n, tid)))
-		}
-		g.StoreSums(row, col, []build.Reg{total})
-	})
+	return first
 }
 
-// storeParts stores a thread's sums of a part of K to the partial sums. The thread has all rows or
-// columns of the slim side and, from at on, a patch along the long side.
-func (g *Writer) storeParts(acc [][]build.Reg, row0, col0, at, part build.Reg) {
-	sums := acc
-	if slimRows(g.Config.Tile) {
-		col0 = g.Add(col0, at)
+// storeParts stores the thread's sums to the partial sums of a part of K. The thread has all rows
+// or columns of the slim side and, from at on, a patch along the long side.
+func (w *skinnyWriter) storeParts(at, part build.Reg) {
+	row0, col0, sums := w.row0, w.col0, w.acc
+	if HasSlimRows(w.Config.Tile) {
+		col0 = w.Add(col0, at)
 	} else {
-		row0, sums = g.Add(row0, at), make([][]build.Reg, patch)
+		row0, sums = w.Add(row0, at), make([][]build.Reg, SkinnyPatch)
 		for j := range sums {
-			for _, column := range acc {
+			for _, column := range w.acc {
 				sums[j] = append(sums[j], column[j])
 			}
 		}
 	}
-	width := min(VectorOf(g.Config.In.Info().Accum), len(sums[0])) // rows of partial sums have whole vectors
+	width := min(VectorOf(w.Config.Accum()), len(sums[0])) // rows of partial sums have whole vectors
 	for i, row := range sums {
-		row0 := g.Add(row0, i)
+		row0 := w.Add(row0, i)
 		for j := 0; j < len(row); j += width {
-			col := g.Add(col0, j)
-			values := make([]build.Value, width)
-			for e := range values {
-				values[e] = row[j+e]
-			}
-			g.If(g.C.InBounds(row0, col), func() { g.sums.At(g.partRow(part, row0), col).StoreVec(values...) })
+			col := w.Add(col0, j)
+			w.If(w.C.InBounds(row0, col), func() { w.sums.At(w.partRow(part, row0), col).StoreVec(values(row[j : j+width])...) })
 		}
 	}
 }
 
-// reduceWarp adds sums over the given number of a warp's lanes, whose lane numbers differ by
-// multiples of apart. In each round, a lane exchanges half of its sums for another lane's share of
-// the other half (a reduce-scatter), so in the end each lane holds the totals of a part of the
-// sums. It returns these totals and the index of the first. If there are more lanes than sums, the
-// predicate mine selects the lane that holds a total.
-func (g *Writer) reduceWarp(sums []build.Reg, lanes, apart int) (held []build.Reg, first, mine build.Reg) {
-	lane := g.Rem(g.ThreadIdx(build.X), 32)
-	first, mine = g.To(ptx.U32, 0), g.Eq(0, 0)
+// shareSums writes held, the sums of each thread from number begin on where the predicate mine
+// holds, to shared memory. It returns the array and the number of sums of each element of C, one
+// for each group of lanes threads along K.
+func (w *skinnyWriter) shareSums(held []build.Reg, begin, mine build.Reg, lanes int) (shares build.Array, count int) {
+	k := w.Kernel
+	k.Comment("and those of all warps")
+	count = w.down / lanes
+	shares = k.Shared("shares", w.AccType, count, w.slim*w.long)
+	k.If(mine, func() {
+		for e, sum := range held {
+			at := k.Mad(k.Add(begin, e), w.across, w.tl) // adjacent threads access adjacent banks
+			if w.many.kMajor {
+				at = k.Mad(w.tl, w.slim*SkinnyPatch, k.Add(begin, e))
+			}
+			shares.Store(k.Div(w.tk, lanes), at, sum)
+		}
+	})
+	k.Barrier()
+	return shares, count
+}
+
+// storeTotals adds count sums of each element of C, in ascending order, and stores the totals. Each
+// thread has one element.
+func (w *skinnyWriter) storeTotals(shares build.Array, count int) {
+	k, s, tid := w.Kernel, w.Config.Tile, w.ThreadIdx(build.X)
+	group, n := k.Rem(tid, w.across), k.Div(tid, w.across)
+	if w.many.kMajor {
+		group, n = k.Div(tid, w.slim*SkinnyPatch), k.Rem(tid, w.slim*SkinnyPatch)
+	}
+	i, j := k.Div(n, SkinnyPatch), k.Mad(group, SkinnyPatch, k.Rem(n, SkinnyPatch))
+	if !HasSlimRows(s) {
+		i, j = j, i
+	}
+	row, col := k.Add(w.row0, i), k.Add(w.col0, j)
+	k.If(k.And(k.Lt(tid, w.slim*w.long), w.C.InBounds(row, col)), func() {
+		total := k.Var("total", w.AccType, shares.Load(0, tid))
+		if s.SerialK > 1 { // other kernels add the first part to zero
+			k.Set(total, k.Add(total, 0))
+		}
+		for n := 1; n < count; n++ {
+			k.Set(total, k.Add(total, shares.Load(n, tid)))
+		}
+		w.StoreSums(row, col, []build.Reg{total})
+	})
+}
+
+// reduceWarp adds the sums of a warp's lanes along K, whose lane numbers differ by multiples of
+// apart. In each round, a lane exchanges half of its sums for another lane's share of the other
+// half (a reduce-scatter), so in the end each lane holds the totals of a part of the sums. It
+// returns these totals, the index of the first, and the number of lanes. If there are more lanes
+// than sums, the predicate mine selects the lane that holds a total.
+func (w *skinnyWriter) reduceWarp() (sums []build.Reg, first, mine build.Reg, lanes int) {
+	lanes, apart := max(frag.Lanes/w.across, 1), w.across
+	if w.many.kMajor {
+		lanes, apart = min(w.down, frag.Lanes), 1
+	}
+	sums = slices.Concat(w.acc...)
+	w.Comment("the sums of a warp's threads that have the same elements of C")
+	lane := w.Rem(w.ThreadIdx(build.X), frag.Lanes)
+	first, mine = w.To(ptx.U32, 0), w.Eq(0, 0)
 	for n := apart; n < lanes*apart; n *= 2 {
-		bit := g.Rem(g.Div(lane, n), 2)
-		upper := g.Eq(bit, 1)
+		bit := w.Rem(w.Div(lane, n), 2)
+		upper := w.Eq(bit, 1)
 		if len(sums) == 1 {
-			sums = []build.Reg{g.Add(sums[0], g.ShuffleXor(sums[0], n))}
-			mine = g.And(mine, g.Not(upper))
+			sums = []build.Reg{w.Add(sums[0], w.ShuffleXor(sums[0], n))}
+			mine = w.And(mine, w.Not(upper))
 			continue
 		}
 		low, high := sums[:len(sums)/2], sums[len(sums)/2:]
 		sums = make([]build.Reg, len(low))
 		for i := range sums {
-			kept, given := g.Select(upper, high[i], low[i]), g.Select(upper, low[i], high[i])
-			sums[i] = g.Add(kept, g.ShuffleXor(given, n))
+			kept, given := w.Select(upper, high[i], low[i]), w.Select(upper, low[i], high[i])
+			sums[i] = w.Add(kept, w.ShuffleXor(given, n))
 		}
-		first = g.Mad(bit, len(sums), first)
+		first = w.Mad(bit, len(sums), first)
 	}
-	return sums, first, mine
+	return sums, first, mine, lanes
 }

@@ -25,10 +25,9 @@ func RowStore(c Config) int {
 // the distance between two rows in elements. It puts the rows that a store of vectors reaches at
 // once into different banks.
 func rowPatch(c Config) (rows, cols, stride int) {
-	const lineBytes = 128 // of all banks
-	elem := c.In.Info().Accum.Bytes(1)
+	elem := c.Accum().Bytes(1)
 	_, cols = warpTile(c.Tile)
-	line := lineBytes / elem // a power of two
+	line := frag.BankBytes / elem // a power of two
 	return frag.Eight, cols, cols + (frag.Quad*SumsPerRow(c)-cols)&(line-1)
 }
 
@@ -38,7 +37,7 @@ func rowPatchBytes(c Config) int {
 		return 0
 	}
 	rows, _, stride := rowPatch(c)
-	return MMAThreads(c.Tile) / frag.Lanes * rows * c.In.Info().Accum.Bytes(stride)
+	return MMAThreads(c.Tile) / frag.Lanes * rows * c.Accum().Bytes(stride)
 }
 
 // storeRows stores the accumulators to the tile of C that begins at (row, col), by rows.

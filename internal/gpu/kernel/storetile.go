@@ -13,7 +13,7 @@ import "tilework/ptx/build"
 // reads both has no register bank conflict.
 func (g *Writer) storeTile(acc [][]build.Reg, row0, col0, ty, tx build.Reg) {
 	k, s := g.Kernel, g.Config.Tile
-	width, vec := VectorOf(g.Config.In.Info().Accum), g.Config.VecC
+	width, vec := VectorOf(g.Config.Accum()), g.Config.VecC
 	if s.SplitK > 1 {
 		vec = width
 	}

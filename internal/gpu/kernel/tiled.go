@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"tilework/internal/device"
+	"tilework/internal/gpu/frag"
 	"tilework/ptx/build"
 )
 
@@ -61,14 +62,11 @@ func writeTiled(k *build.Kernel, c Config) {
 }
 
 // padding returns the number of unused columns that pad a row of a tile that is stored by columns.
-// The threads of a warp store into bankBytes/(tile row bytes) adjacent columns at the same time.
+// The threads of a warp store into BankBytes/(tile row bytes) adjacent columns at the same time.
 // Rows that are longer by as many elements as there are such columns have no bank conflicts.
 func (g *Writer) padding(trans bool) int {
 	if !trans {
 		return 0
 	}
-	return max(1, bankBytes/g.AccType.Bytes()/g.Config.Tile.M)
+	return max(1, frag.BankBytes/g.AccType.Bytes()/g.Config.Tile.M)
 }
-
-// bankBytes is the bandwidth of shared memory per cycle: a 4-byte word from each of 32 banks.
-const bankBytes = 32 * 4

@@ -44,7 +44,7 @@ func subtileBuffers(c kernel.Config) int {
 	rows, _ := WarpgroupTile(c.Tile)
 	cols := c.ColumnsOfC()
 	if c.Tile.ClusterK > 1 {
-		return c.In.Info().Accum.Bytes(rows/WarpgroupRows*cols) / frag.SwizzleBytes
+		return c.Accum().Bytes(rows/WarpgroupRows*cols) / frag.SwizzleBytes
 	}
 	if c.Tile.SwapAB {
 		return 2
