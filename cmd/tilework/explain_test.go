@@ -65,7 +65,7 @@ func TestExplainErrors(t *testing.T) {
 		{"fastest", `no kernel "fastest" on gpu (want one of naive,`},
 		{"tield", `no kernel "tield" on gpu (did you mean "tiled"?)`},
 		{"tiled --gpu h300", `--gpu: unknown GPU "h300"`},
-		{"tiled --tile 33", "33×33, one thread per element: want at most 1024 threads"},
+		{"tiled --tile 33", "size 33×33 with one thread per element: want at most 1024 threads"},
 		{"tiled --tile big", `--tile: not supported: "big" is not a tile`},
 		{"tiled --shape 4x4", "--shape 4x4: 2 dimensions, want 1024x512x256, or 1024"},
 		{"tiled --shape 0", `--shape 0: "0" is not a size`},

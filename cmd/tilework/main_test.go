@@ -247,7 +247,7 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
 		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (want one of naive, ` +
 			`tiled, blocked, mma, wgmma, skinny)`},
-		{mul + "--device emu --kernel tiled:33", 2, "33×33, one thread per element: want at most 1024 threads"},
+		{mul + "--device emu --kernel tiled:33", 2, "size 33×33 with one thread per element: want at most 1024 threads"},
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is not a tile of kernel tiled`},
 		{mul + "--kernel fast", 2, `--kernel: no kernel "fast" (want one of loop,`},
 		{mul + "--kernel tield:16", 2, `--kernel: no kernel "tield" (did you mean "tiled"?)`},

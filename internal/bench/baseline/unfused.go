@@ -110,7 +110,6 @@ var applyEpilogue = &kernel.Kernel{
 	Name:         "apply",
 	Adds:         "an epilogue to what C holds, where no kernel has done it",
 	SM:           75,
-	CheckTile:    func(kernel.Tile) error { return nil },
 	BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: 32, Y: applyWarps, Z: 1} },
 	Write:        writeApplyEpilogue,
 }

@@ -78,34 +78,29 @@ func limitsBlocked(c Config) AccessLimits {
 	return l
 }
 
-func checkBlocked(s Tile) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: kernel blocked with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
-	}
-	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
-		if n < 1 || n > maxThreads || n&(n-1) != 0 {
-			return bad("size %d: want a power of two, at most %d", n, maxThreads)
-		}
+func checkBlocked(s Tile) *Reason {
+	if why := checkPowersOfTwo(maxThreads, s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread); why != nil {
+		return why
 	}
 	if s.RowsPerThread%4 != 0 || s.ColsPerThread%4 != 0 {
-		return bad("%d×%d elements per thread: want multiples of 4", s.RowsPerThread, s.ColsPerThread)
+		return Because("%d×%d elements per thread: want multiples of 4", s.RowsPerThread, s.ColsPerThread)
 	}
 	threads := BlockedThreads(s)
 	shared := s.Stages * s.K * (s.M + s.N + 2*MaxVectorBytes) * 4
 	switch {
 	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
-		return bad("%d accumulators per thread: want at most %d", s.RowsPerThread*s.ColsPerThread, maxSumRegisters)
+		return Because("%d accumulators per thread: want at most %d", s.RowsPerThread*s.ColsPerThread, maxSumRegisters)
 	case threads < 32:
-		return bad("a block of %d threads: want at least a warp", threads)
+		return Because("a block of %d threads: want at least a warp", threads)
 	case threads > maxThreads:
-		return bad("a block of %d threads: want at most %d", threads, maxThreads)
+		return Because("a block of %d threads: want at most %d", threads, maxThreads)
 	case s.K < 4 || s.K > 32:
-		return bad("K is %d: want 4 to 32", s.K)
+		return Because("K is %d: want 4 to 32", s.K)
 	case s.Stages < 2 || shared > staticShared:
-		return bad("%d stages of %d bytes: want at least 2 stages, in at most %d bytes", s.Stages,
+		return Because("%d stages of %d bytes: want at least 2 stages, in at most %d bytes", s.Stages,
 			shared/max(s.Stages, 1), staticShared)
 	}
-	return checkSerial("blocked", s)
+	return nil
 }
 
 // maxSumRegisters is the maximum number of 4-byte registers for a thread's accumulators.
@@ -138,12 +133,11 @@ func totalsBytes(c Config) int {
 	return sums.Bytes(s.RowsPerThread * s.ColsPerThread * BlockedThreads(s))
 }
 
-func checkFitBlocked(p *gemm.Problem, s Tile) error {
+func checkFitBlocked(p *gemm.Problem, s Tile) *Reason {
 	sums := p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread) / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
-		return fmt.Errorf("%w: kernel blocked with tile %v: %d registers per thread for accumulators and elements in %v: "+
-			"want at most %d for accumulators and %d in all", gemm.ErrUnsupported, s, n, p.Accum(), maxSumRegisters,
-			maxRegisters)
+		return Because("%d registers per thread for accumulators and elements in %v: want at most %d for accumulators and "+
+			"%d in all", n, p.Accum(), maxSumRegisters, maxRegisters)
 	}
 	return nil
 }

@@ -9,6 +9,45 @@ import (
 	"tilework/internal/gemm"
 )
 
+// Reason is a reason why a kernel cannot compute a product. It becomes text only when it is read:
+// the choice of a kernel refuses some hundred candidates, whose reasons are rarely read.
+type Reason struct {
+	format string
+	args   []any
+}
+
+// Because returns the reason with a text in the format of package fmt.
+func Because(format string, args ...any) *Reason { return &Reason{format, args} }
+
+// String returns the text.
+func (r *Reason) String() string { return fmt.Sprintf(r.format, r.args...) }
+
+// refusal is the error of a kernel that cannot compute a product for a reason of its own: with a
+// tile, or with any tile if it is zero.
+type refusal struct {
+	kernel string
+	tile   Tile
+	why    *Reason
+}
+
+func (e *refusal) Error() string {
+	with := ""
+	if e.tile != (Tile{}) {
+		with = fmt.Sprintf(" with tile %v", e.tile)
+	}
+	return fmt.Sprintf("%v: kernel %s%s: %v", gemm.ErrUnsupported, e.kernel, with, e.why)
+}
+
+func (e *refusal) Unwrap() error { return gemm.ErrUnsupported }
+
+// refusal returns the error for a reason, or nil for none.
+func (k *Kernel) refusal(s Tile, why *Reason) error {
+	if why == nil {
+		return nil
+	}
+	return &refusal{k.Name, s, why}
+}
+
 // Check returns nil if the kernel can compute p with tile s on device d, where the matrices are
 // aligned to a. The zero Tile leaves out the rules for tiles, so that nil means that the kernel
 // computes p with some tile. A nil device leaves out the limits of the device. The error is
@@ -48,7 +87,7 @@ func (k *Kernel) checkProblem(p *gemm.Problem, a Align) error {
 		return err
 	}
 	if k.CheckProblem != nil {
-		if err := k.CheckProblem(p); err != nil {
+		if err := k.refusal(Tile{}, k.CheckProblem(p)); err != nil {
 			return err
 		}
 	}
@@ -74,30 +113,50 @@ func (k *Kernel) checkBatch(p *gemm.Problem, a Align) error {
 
 // checkFit applies the rules that depend on the product and the tile.
 func (k *Kernel) checkFit(p *gemm.Problem, s Tile) error {
-	if err := k.CheckTile(s); err != nil {
+	if err := k.checkTile(s); err != nil {
 		return err
 	}
 	if s.SplitK > 1 && p.Batch.Kind != gemm.Single {
-		return fmt.Errorf("%w: a batch with tile %v: want no split-K", gemm.ErrUnsupported, s)
+		return k.refusal(s, Because("split-K in a batch: want K whole"))
 	}
 	if k.CheckFit == nil {
 		return nil
 	}
-	return k.CheckFit(p, s)
+	return k.refusal(s, k.CheckFit(p, s))
+}
+
+// checkTile applies the rules that depend on the tile alone. The kernels whose threads partition K
+// can have parts of K in their threads and in several blocks.
+func (k *Kernel) checkTile(s Tile) error {
+	if k.KPerThread == 0 && s.SerialK > 1 && (s.SplitK > 1 || s.ClusterK > 1) {
+		return k.refusal(s, Because("want K in parts in one way"))
+	}
+	if k.CheckTile == nil {
+		return nil
+	}
+	return k.refusal(s, k.CheckTile(s))
+}
+
+// checkPowersOfTwo returns a reason unless all sizes are powers of two up to a limit.
+func checkPowersOfTwo(limit int, sizes ...int) *Reason {
+	for _, n := range sizes {
+		if n < 1 || n > limit || n&(n-1) != 0 {
+			return Because("size %d: want a power of two, at most %d", n, limit)
+		}
+	}
+	return nil
 }
 
 // checkBlock applies the device's limits for a block.
 func (k *Kernel) checkBlock(p *gemm.Problem, s Tile, d *device.Info) error {
 	if n := k.BlockThreads(s).Count(); n > d.MaxThreads {
-		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block: %s has at most %d", gemm.ErrUnsupported,
-			k.Name, s, n, d.Name, d.MaxThreads)
+		return k.refusal(s, Because("%d threads in a block: %s has at most %d", n, d.Name, d.MaxThreads))
 	}
 	if k.SharedFor == nil {
 		return nil
 	}
 	if n := k.SharedBytes(k.For(k.Config(p, s), d.Target)); n > d.MaxShared {
-		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block: %s has at most %d",
-			gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
+		return k.refusal(s, Because("%d bytes of shared memory in a block: %s has at most %d", n, d.Name, d.MaxShared))
 	}
 	return nil
 }

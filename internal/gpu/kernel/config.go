@@ -176,7 +176,7 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 				k.tileNames())
 		}
 	}
-	return s, k.CheckTile(s)
+	return s, k.checkTile(s)
 }
 
 // HasClusters reports whether the kernel has tiles with clusters.

@@ -50,16 +50,15 @@ type Kernel struct {
 
 	// Tiles lists the tiles to choose from.
 	Tiles []Tile
-	// CheckTile, CheckProblem and CheckFit are the kernel's own rules for [Kernel.Check]. Their
-	// errors are ErrUnsupported.
+	// CheckTile, CheckProblem and CheckFit are the kernel's own rules for [Kernel.Check]. A nil rule
+	// accepts everything.
 	//
 	// CheckTile returns why no product can be computed with the tile.
-	CheckTile func(Tile) error
-	// CheckProblem returns why p cannot be computed with any tile; nil accepts every product.
-	CheckProblem func(p *gemm.Problem) error
-	// CheckFit returns why p cannot be computed with tile s, such as too few registers for its
-	// sums; nil accepts every product.
-	CheckFit func(p *gemm.Problem, s Tile) error
+	CheckTile func(Tile) *Reason
+	// CheckProblem returns why p cannot be computed with any tile.
+	CheckProblem func(p *gemm.Problem) *Reason
+	// CheckFit returns why p cannot be computed with tile s, such as too few registers for its sums.
+	CheckFit func(p *gemm.Problem, s Tile) *Reason
 	// BlockScales reports whether the kernel multiplies operands with block scales.
 	BlockScales bool
 	// GatesInOneLaunch reports whether one launch computes both factors of a gated product; see
@@ -156,7 +155,7 @@ const SectorBytes = 32
 // Emit returns the kernel's PTX for c: a module with one entry, named Entry(). If c.Lines is set
 // and files are named, the source lines are those of these files; see [build.Kernel.LineInfo].
 func (k *Kernel) Emit(c Config, files ...string) (*ptx.Module, error) {
-	if err := k.CheckTile(c.Tile); err != nil {
+	if err := k.checkTile(c.Tile); err != nil {
 		return nil, err
 	}
 	b := build.New(k.Entry(), fmt.Sprintf("%s: %s", k.Name, k.Adds), c.String())

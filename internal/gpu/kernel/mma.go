@@ -118,12 +118,9 @@ func mmaElements(in dtype.Type, sm int) (as, read ptx.Type) {
 // newestSM is an architecture that has every instruction.
 const newestSM = 90
 
-func checkMMA(s Tile) error {
-	bad := func(format string, args ...any) error { return badMMA(s, format, args...) }
-	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
-		if n < 1 || n > maxThreads || n&(n-1) != 0 {
-			return bad("size %d: want a power of two, at most %d", n, maxThreads)
-		}
+func checkMMA(s Tile) *Reason {
+	if why := checkPowersOfTwo(maxThreads, s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread); why != nil {
+		return why
 	}
 	rows, cols := warpTile(s)
 	switch {
@@ -131,60 +128,56 @@ func checkMMA(s Tile) error {
 		// With one instruction's accumulators only, each instruction depends on the previous one.
 		// Across iterations of a loop NVIDIA's assemblers (seen in 12.9 to 13.5) omit the wait for
 		// the previous addition, and sums are lost. For two instructions see multiplyBeforeWait.
-		return bad("%d×%d elements per thread: want at least 2×4 or 4×2", s.RowsPerThread, s.ColsPerThread)
+		return Because("%d×%d elements per thread: want at least 2×4 or 4×2", s.RowsPerThread, s.ColsPerThread)
 	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
-		return bad("%d accumulators per thread: want at most %d", s.RowsPerThread*s.ColsPerThread, maxSumRegisters)
+		return Because("%d accumulators per thread: want at most %d", s.RowsPerThread*s.ColsPerThread, maxSumRegisters)
 	case s.M < rows || s.N < cols:
-		return bad("want at least the tile of one warp, %d×%d", rows, cols)
+		return Because("want at least the tile of one warp, %d×%d", rows, cols)
 	case s.K < 16:
-		return bad("K is %d: want at least 16", s.K)
+		return Because("K is %d: want at least 16", s.K)
 	case s.Stages < 2 || s.Stages > 16:
-		return bad("%d stages: want 2 to 16", s.Stages)
+		return Because("%d stages: want 2 to 16", s.Stages)
 	case MMAThreads(s) > maxThreads:
-		return bad("a block of %d threads: want at most %d", MMAThreads(s), maxThreads)
+		return Because("a block of %d threads: want at most %d", MMAThreads(s), maxThreads)
 	}
-	return checkSerial("mma", s)
-}
-
-func badMMA(s Tile, format string, args ...any) error {
-	return fmt.Errorf("%w: kernel mma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+	return nil
 }
 
 // maxTileRowBytes is the maximum length of a K-major row of a tile. maxSharedBytes is the largest
 // shared memory per block of any GPU.
 const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 
-// checkFitMMA returns an error if tile s does not fit p. A float64 accumulator takes two registers.
+// checkFitMMA returns why tile s does not fit p. A float64 accumulator takes two registers.
 // Instructions for narrow types need a larger K, and their fragments of B are loaded in pairs.
-func checkFitMMA(p *gemm.Problem, s Tile) error {
+func checkFitMMA(p *gemm.Problem, s Tile) *Reason {
 	t := p.In()
 	in, _ := frag.Best(mmaElement(t), newestSM)
 	switch {
 	case s.SerialK > 1 && p.Accum().Bytes(2*s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters:
-		return badMMA(s, "%d accumulators per thread: too few registers for the totals of serial parts",
+		return Because("%d accumulators per thread: too few registers for the totals of serial parts",
 			s.RowsPerThread*s.ColsPerThread)
 	case s.K < in.K || t.Bytes(s.K) > maxTileRowBytes:
-		return badMMA(s, "K is %d: want %d to %d in %v", s.K, in.K, t.Elements(maxTileRowBytes), t)
+		return Because("K is %d: want %d to %d in %v", s.K, in.K, t.Elements(maxTileRowBytes), t)
 	case p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters:
-		return badMMA(s, "%d accumulators per thread: want at most %d in %v", s.RowsPerThread*s.ColsPerThread,
+		return Because("%d accumulators per thread: want at most %d in %v", s.RowsPerThread*s.ColsPerThread,
 			p.Accum().Elements(maxSumRegisters*4), p.Accum())
 	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && (promotesAccumulators(p) || CountOperands(p.Epilogue) > 1 &&
 		(p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
-		return badMMA(s, "too few registers for %v with epilogue %v", t, p.Epilogue)
+		return Because("too few registers for %v with epilogue %v", t, p.Epilogue)
 	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && p.Converts() && CountOperands(p.Epilogue) > 2:
-		return badMMA(s, "too few registers for the conversion of %v and the operands of epilogue %v", t, p.Epilogue)
+		return Because("too few registers for the conversion of %v and the operands of epilogue %v", t, p.Epilogue)
 	case s.ColsPerThread < 4 && t != dtype.F64:
-		return badMMA(s, "%d columns per thread: want at least 4 in %v", s.ColsPerThread, t)
+		return Because("%d columns per thread: want at least 4 in %v", s.ColsPerThread, t)
 	}
 	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A().Trans, TransB: p.B().Trans})
 	if n := a.Bytes() + b.Bytes(); n > maxSharedBytes {
-		return badMMA(s, "in %v a block takes %d bytes of shared memory: want at most %d", t, n,
+		return Because("in %v a block takes %d bytes of shared memory: want at most %d", t, n,
 			maxSharedBytes)
 	}
 	for _, tile := range []frag.TileShape{a, b} {
 		for vec := 1; t.Bytes(vec) <= MaxVectorBytes; vec *= 2 {
 			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || t.Bytes(vec) >= frag.MinAsyncCopy) {
-				return badMMA(s, "%v", err)
+				return Because("%v", err)
 			}
 		}
 	}

@@ -1,10 +1,7 @@
 package kernel
 
 import (
-	"fmt"
-
 	"tilework/internal/device"
-	"tilework/internal/gemm"
 	"tilework/ptx/build"
 )
 
@@ -14,15 +11,13 @@ import (
 // Limit: global memory. Each thread reads a row of A and a column of B from it, two loads per
 // multiply-add. The arithmetic intensity is 0.25 operations per byte in float32.
 var Naive = &Kernel{
-	Name:        "naive",
-	Adds:        "one thread for each element of C, straight from global memory",
-	SM:          75,
-	BlockScales: true,
-	Tiles:       []Tile{Square(16, 0)},
-	OrderFor:    fusedOrder,
-	CheckTile: func(s Tile) error {
-		return checkSquare("naive", s, 0)
-	},
+	Name:         "naive",
+	Adds:         "one thread for each element of C, straight from global memory",
+	SM:           75,
+	BlockScales:  true,
+	Tiles:        []Tile{Square(16, 0)},
+	OrderFor:     fusedOrder,
+	CheckTile:    func(s Tile) *Reason { return checkSquare(s, 0) },
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
 	AccessLimits: func(c Config) AccessLimits {
 		if c.TransB {
@@ -60,17 +55,15 @@ func Square(n, depth int) Tile {
 // maxThreads is the maximum number of threads in a block, on every GPU.
 const maxThreads = 1024
 
-// checkSquare returns an error if s is not a square tile whose threads fit in a block.
-func checkSquare(kernel string, s Tile, depth int) error {
+// checkSquare returns a reason unless s is a square tile whose threads fit in a block.
+func checkSquare(s Tile, depth int) *Reason {
 	switch {
 	case s != Square(s.M, depth):
-		return fmt.Errorf("%w: kernel %s with tile %v: want a square tile with one thread per element", gemm.ErrUnsupported,
-			kernel, s)
+		return Because("want a square tile with one thread per element")
 	case s.M < 1:
-		return fmt.Errorf("%w: kernel %s with a tile of %d: want at least 1", gemm.ErrUnsupported, kernel, s.M)
+		return Because("size %d: want at least 1", s.M)
 	case s.M > maxThreads || s.M*s.M > maxThreads:
-		return fmt.Errorf("%w: kernel %s with a tile of %d×%d, one thread per element: want at most %d threads",
-			gemm.ErrUnsupported, kernel, s.M, s.M, maxThreads)
+		return Because("size %d×%d with one thread per element: want at most %d threads", s.M, s.M, maxThreads)
 	}
 	return nil
 }

@@ -229,7 +229,6 @@ var Pack = &Kernel{
 	Name:         "pack",
 	Adds:         "a matrix for bulk copies: rows at multiples of 16 bytes, transposed if need be",
 	SM:           75,
-	CheckTile:    func(Tile) error { return nil },
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: PackThreads, Y: 1, Z: 1} },
 	Write:        writePack,
 }

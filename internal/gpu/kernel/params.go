@@ -285,8 +285,8 @@ func DeclareParams(k *build.Kernel, c Config) *Writer {
 	return g
 }
 
-// declareMatrix declares the pointer to a matrix of rows×cols elements, or to one stored transposed,
-// and its leading dimension. All matrices but C are read-only.
+// declareMatrix declares the pointer to a matrix of rows×cols elements, or to one that is stored
+// transposed, and its leading dimension. All matrices but C are read-only.
 func (g *Writer) declareMatrix(d *Declarer[Args], name, ldName string, trans bool, rows, cols build.Reg) build.Matrix {
 	at := d.Pointer(name)
 	if name != "C" {

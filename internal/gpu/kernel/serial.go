@@ -1,9 +1,6 @@
 package kernel
 
 import (
-	"fmt"
-
-	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -90,12 +87,4 @@ func (g *Writer) newTotals(sums []build.Reg, inShared bool) (add func(i int) bui
 		shared.Store(i, tid, total) // after the last part too: it keeps ptxas from loading all totals at once
 		return total
 	}
-}
-
-// checkSerial returns an error if K is in parts in several ways.
-func checkSerial(kernel string, s Tile) error {
-	if s.SerialK > 1 && (s.SplitK > 1 || s.ClusterK > 1) {
-		return fmt.Errorf("%w: kernel %s with tile %v: want K in parts in one way", gemm.ErrUnsupported, kernel, s)
-	}
-	return nil
 }

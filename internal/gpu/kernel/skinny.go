@@ -42,10 +42,9 @@ var Skinny = &Kernel{
 	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], SkinnyPatch), VectorLen(p.Layouts[gemm.B], SkinnyPatch)
 	},
-	CheckFit: func(p *gemm.Problem, s Tile) error {
+	CheckFit: func(p *gemm.Problem, s Tile) *Reason {
 		if n := p.Accum().Bytes(skinnyThreads(s) * s.RowsPerThread * s.ColsPerThread); s.SerialK > 1 && n > staticShared {
-			return fmt.Errorf("%w: kernel skinny with tile %v: sums of %d bytes: want at most %d", gemm.ErrUnsupported, s, n,
-				staticShared)
+			return Because("sums of %d bytes: want at most %d", n, staticShared)
 		}
 		return nil
 	},
@@ -54,8 +53,8 @@ var Skinny = &Kernel{
 	Write:        writeSkinny,
 }
 
-// SkinnyPatch is the number of elements along the long side, and along K, that a thread loads of the
-// long operand per step.
+// SkinnyPatch is the number of elements along the long side, and along K, that a thread loads of
+// the long operand per step.
 const SkinnyPatch = 4
 
 // MaxSkinny is the maximum number of rows or columns of C for which the kernel is considered.
@@ -99,34 +98,29 @@ func skinnyThreads(s Tile) int {
 	return long / SkinnyPatch * (s.K / SkinnyPatch)
 }
 
-func checkSkinny(s Tile) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: kernel skinny with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
-	}
-	for _, n := range []int{s.M, s.N, s.K} {
-		if n < 1 || n > 1<<16 || n&(n-1) != 0 {
-			return bad("size %d: want a power of two, at most %d", n, 1<<16)
-		}
+func checkSkinny(s Tile) *Reason {
+	if why := checkPowersOfTwo(1<<16, s.M, s.N, s.K); why != nil {
+		return why
 	}
 	slim, long := SkinnySides(s)
 	perThread := s.ColsPerThread
 	if !HasSlimRows(s) {
 		perThread = s.RowsPerThread
 		if s.ColsPerThread != s.N {
-			return bad("want all rows of the tile in each thread, or all columns")
+			return Because("want all rows of the tile in each thread, or all columns")
 		}
 	}
 	switch threads := skinnyThreads(s); {
 	case s.SerialK > s.K/SkinnyPatch:
-		return bad("%d serial parts: want at most %d, one for each thread along K", s.SerialK, s.K/SkinnyPatch)
+		return Because("%d serial parts: want at most %d, one for each thread along K", s.SerialK, s.K/SkinnyPatch)
 	case perThread != SkinnyPatch || long < SkinnyPatch || s.K < SkinnyPatch:
-		return bad("want %d elements per thread along the long side, and along K", SkinnyPatch)
+		return Because("want %d elements per thread along the long side, and along K", SkinnyPatch)
 	case slim > MaxSkinny:
-		return bad("the slim side is %d: want at most %d", slim, MaxSkinny)
+		return Because("the slim side is %d: want at most %d", slim, MaxSkinny)
 	case threads < 32 || threads > maxThreads:
-		return bad("a block of %d threads: want 32 to %d", threads, maxThreads)
+		return Because("a block of %d threads: want 32 to %d", threads, maxThreads)
 	case slim*long > threads:
-		return bad("a block of %d threads for %d elements of C: want at least one thread per element", threads, slim*long)
+		return Because("a block of %d threads for %d elements of C: want at least one thread per element", threads, slim*long)
 	}
 	return nil
 }

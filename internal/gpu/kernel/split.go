@@ -114,7 +114,6 @@ var SplitKSum = &Kernel{
 	Name:         "sum",
 	Adds:         "the sums of parts of K, in their order",
 	SM:           75,
-	CheckTile:    func(Tile) error { return nil },
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: 32, Y: SplitKSumWarps, Z: 1} },
 	Params:       splitKSumParams,
 	Write:        writeSplitKSum,

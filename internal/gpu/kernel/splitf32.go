@@ -27,7 +27,6 @@ var SplitF32 = &Kernel{
 	Name:         "planes",
 	Adds:         "the parts of float32: the nearest bfloat16, that of the rest, and that of its rest",
 	SM:           80,
-	CheckTile:    func(Tile) error { return nil },
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: PackThreads, Y: 1, Z: 1} },
 	Write:        writeSplitF32,
 }

@@ -15,14 +15,12 @@ import (
 //
 // Beyond the edges of A and B the tiles are filled with zeros, which add nothing.
 var Tiled = &Kernel{
-	Name:     "tiled",
-	Adds:     "tiles of A and B in shared memory, read once by the block for all its threads",
-	SM:       75,
-	Tiles:    []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
-	OrderFor: fusedOrder,
-	CheckTile: func(s Tile) error {
-		return checkSquare("tiled", s, s.M)
-	},
+	Name:         "tiled",
+	Adds:         "tiles of A and B in shared memory, read once by the block for all its threads",
+	SM:           75,
+	Tiles:        []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
+	OrderFor:     fusedOrder,
+	CheckTile:    func(s Tile) *Reason { return checkSquare(s, s.M) },
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
 	AccessLimits: func(c Config) AccessLimits { return AccessLimits{Scatter: rowScatter(c, c.Tile.M, c.Tile.M)} },
 	Write:        writeTiled,

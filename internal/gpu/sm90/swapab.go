@@ -1,7 +1,6 @@
 package sm90
 
 import (
-	"fmt"
 	"slices"
 
 	"tilework/internal/gemm"
@@ -28,12 +27,11 @@ var swapABTiles = []kernel.Tile{
 	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
 }
 
-// CheckSwapAB returns an error that wraps ErrUnsupported unless a swapAB tile can compute p.
-func CheckSwapAB(p *gemm.Problem) error {
+// checkSwapAB returns a reason unless swapAB tiles can compute p.
+func checkSwapAB(p *gemm.Problem) *kernel.Reason {
 	q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true}, kernel.Align{})
 	if p.Precision != gemm.TF32 || q.B().Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
-		return fmt.Errorf("%w: kernel wgmma with swapAB: want tf32, an MN-major B, N of at least 2, and no groups or gate",
-			gemm.ErrUnsupported)
+		return kernel.Because("swapAB: want tf32, an MN-major B, N of at least 2, and no groups or gate")
 	}
 	return nil
 }

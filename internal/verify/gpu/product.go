@@ -45,7 +45,6 @@ func newProduct(name, adds string, weighted bool) *kernel.Kernel {
 		Name:         name,
 		Adds:         adds,
 		SM:           80,
-		CheckTile:    func(kernel.Tile) error { return nil },
 		BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: 32, Y: productWarps, Z: 1} },
 		Write: func(k *build.Kernel, c kernel.Config) {
 			s := &productWriter{Kernel: k, config: c, num: number(c.In), weighted: weighted}

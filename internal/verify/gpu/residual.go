@@ -26,7 +26,6 @@ var residualCheck = &kernel.Kernel{
 	Name:         "residual_check",
 	Adds:         "compares C times vectors with the expected result, row by row",
 	SM:           80,
-	CheckTile:    func(kernel.Tile) error { return nil },
 	BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: residualThreads, Y: 1, Z: 1} },
 	Write:        writeResidualCheck,
 }
