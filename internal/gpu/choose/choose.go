@@ -110,16 +110,16 @@ func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
 		return r.invariantCandidates(c, j, yield)
 	}
 	for _, s := range r.tilesFor(j) {
-		c.Config = r.config(j, s)
-		if r.judge(c, j); !yield(c) {
+		config := r.config(j, s)
+		if r.judge(c, j, &config); !yield(c) {
 			return false
 		}
 		parts := r.splits(j, s)
 		if len(parts) == 0 {
 			continue
 		}
-		c.Config.Tile.SplitK = parts[0]
-		if r.judge(c, j); c.Rejected != nil {
+		config.Tile.SplitK = parts[0]
+		if r.check(c, j, &config); c.Rejected != nil {
 			continue // as with any other number of parts
 		}
 		for _, c.Config.Tile.SplitK = range parts {
@@ -139,24 +139,29 @@ func (r *row) tilesFor(j *job) []kernel.Tile {
 	return r.Tiles
 }
 
-// config returns the configuration to compute the product with tile s.
+// config returns the configuration to compute the product with tile s, for aligned matrices.
 func (r *row) config(j *job, s kernel.Tile) kernel.Config {
-	c, align := r.For(r.Config(j.Problem, s), j.device.Target), j.align
+	return r.For(r.Config(j.Problem, s), j.device.Target)
+}
+
+// judge makes c the candidate with a configuration, and rejects it or sets its predicted time.
+func (r *row) judge(c *Candidate, j *job, config *kernel.Config) {
+	if r.check(c, j, config); c.Rejected == nil {
+		r.estimate(c, j)
+	}
+}
+
+// check makes c the candidate with a configuration for aligned matrices, and rejects it if it
+// cannot compute the product. The kernel must be able to compute it with some tile.
+func (r *row) check(c *Candidate, j *job, config *kernel.Config) {
+	align := j.align
 	if r.TMA {
 		align[gemm.A], align[gemm.B] = 0, 0 // operands that TMA cannot read are packed
 	}
-	c.LimitVectors(align)
-	return c
-}
-
-// judge rejects c, or sets its predicted time.
-func (r *row) judge(c *Candidate, j *job) {
-	c.Cycles, c.prediction = 0, prediction{}
-	if c.Rejected = r.Check(j.Problem, c.Config.Tile, j.align, j.device); c.Rejected == nil && j.ordered {
-		c.Rejected = r.checkOrder(j, c.Config.Tile)
-	}
-	if c.Rejected == nil {
-		r.estimate(c, j)
+	c.Config, c.Cycles, c.prediction = *config, 0, prediction{}
+	c.Config.LimitVectors(align)
+	if c.Rejected = r.CheckConfig(j.Problem, config, j.device); c.Rejected == nil && j.ordered {
+		c.Rejected = r.checkOrder(j, config.Tile)
 	}
 }
 
@@ -244,8 +249,8 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 		if err != nil {
 			return Choice{}, err
 		}
-		c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
-		r.judge(&c, j)
+		c, config := Candidate{Kernel: r.Kernel}, r.config(j, s)
+		r.judge(&c, j, &config)
 		return Choice{r.Kernel, c.Config, c.Cycles, why + j.orderText()}, c.Rejected
 	}
 	c, ok := fastest(candidates([]*row{r}, j))

@@ -2,6 +2,7 @@ package choose
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -122,51 +123,79 @@ func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
 	if r.Check(j.Problem, kernel.Tile{}, j.align, j.device) != nil {
 		return
 	}
+	c, configs := Candidate{Kernel: r.Kernel}, r.orderedConfigs(j)
 	for _, parts := range partsOfK {
-		if parts > 1 && (!r.SplitsK || !j.ReadsAB()) {
+		if parts > 1 && !r.dividesK(j) {
 			return
 		}
-		for _, s := range r.invariantTiles(j, parts) {
-			o, ok := r.Order(j.Problem, s, j.device.Target.SM)
+		for config := range r.inParts(configs, j, parts) {
+			o, ok := r.Order(j.Problem, config.Tile, j.device.Target.SM)
 			if !ok || parts > 1 && o.Part == 0 {
 				continue
 			}
-			c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
-			if r.judge(&c, j); c.Rejected == nil {
+			if r.judge(&c, j, config); c.Rejected == nil {
 				f(o, c.Cycles)
 			}
 		}
 	}
 }
 
-// invariantTiles returns the tiles for a row-invariant product with K in a number of parts: by
-// split-K, by serial parts or both.
-func (r *row) invariantTiles(j *job, parts int) (all []kernel.Tile) {
+// dividesK reports whether the kernel can compute the product with K in parts.
+func (r *row) dividesK(j *job) bool { return r.SplitsK && j.ReadsAB() }
+
+// orderedConfigs holds the configurations for row-invariant products, without parts of K. They are
+// computed once for all numbers of parts, which only their tiles name.
+type orderedConfigs struct {
+	all []kernel.Config
+	// whole is the number of those for K as a whole. The others are for K in parts.
+	whole int
+}
+
+func (r *row) orderedConfigs(j *job) (x orderedConfigs) {
 	tiles := r.tilesFor(j)
-	if parts < 2 || !r.SplitsK || !j.ReadsAB() {
-		return tiles
-	}
-	if r.partTiles != nil {
+	x.whole = len(tiles)
+	if r.dividesK(j) && r.partTiles != nil {
 		tiles = slices.Concat(tiles, r.partTiles(j))
 	}
 	for _, s := range tiles {
-		switch {
-		case s.ClusterK > 1:
-			all = append(all, s)
-		case r.KPerThread > 0:
-			all = append(all, partsInThreads(s, parts, s.K/r.KPerThread)...)
-		default:
-			split, serial := s, s
-			split.SplitK, serial.SerialK = parts, parts
-			all = append(all, split, serial)
-		}
+		x.all = append(x.all, r.config(j, s))
 	}
-	return all
+	return x
 }
 
-// partsInThreads returns the variants of tile s with parts of K in the threads of as few blocks as
-// possible, of twice and of four times as many. A block has the given number of threads along K.
-func partsInThreads(s kernel.Tile, parts, threads int) (all []kernel.Tile) {
+// inParts ranges over the configurations for a row-invariant product with K in a number of parts:
+// by split-K, by serial parts or both. The Config is valid until the next one.
+func (r *row) inParts(x orderedConfigs, j *job, parts int) iter.Seq[*kernel.Config] {
+	divided := parts > 1 && r.dividesK(j)
+	if !divided {
+		x.all = x.all[:x.whole]
+	}
+	return func(yield func(*kernel.Config) bool) {
+		var tiles []kernel.Tile
+		for i := range x.all {
+			config := x.all[i]
+			tiles = append(tiles[:0], config.Tile)
+			if s := config.Tile; divided && s.ClusterK < 2 {
+				if r.KPerThread > 0 {
+					tiles = appendPartsInThreads(tiles[:0], s, parts, s.K/r.KPerThread)
+				} else {
+					tiles = append(tiles, s)
+					tiles[0].SplitK, tiles[1].SerialK = parts, parts
+				}
+			}
+			for _, config.Tile = range tiles {
+				if !yield(&config) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// appendPartsInThreads appends the variants of tile s with parts of K in the threads of as few
+// blocks as possible, of twice and of four times as many. A block has the given number of threads
+// along K.
+func appendPartsInThreads(all []kernel.Tile, s kernel.Tile, parts, threads int) []kernel.Tile {
 	fewest := kernel.CeilDiv(parts, threads)
 	for blocks := fewest; blocks <= min(4*fewest, parts/2); blocks *= 2 {
 		s.SerialK = kernel.CeilDiv(parts, blocks)
@@ -185,9 +214,8 @@ func (r *row) invariantCandidates(c *Candidate, j *job, yield func(*Candidate) b
 	if j.order.Part > 0 {
 		parts = kernel.CeilDiv(j.K, j.order.Part)
 	}
-	for _, s := range r.invariantTiles(j, parts) {
-		c.Config = r.config(j, s)
-		if r.judge(c, j); !yield(c) {
+	for config := range r.inParts(r.orderedConfigs(j), j, parts) {
+		if r.judge(c, j, config); !yield(c) {
 			return false
 		}
 	}

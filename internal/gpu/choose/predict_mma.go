@@ -75,9 +75,9 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 	return x
 }
 
-func newMMABlock(j *job, c *kernel.Config) *mmaBlock {
+func newMMABlock(j *job, c *kernel.Config) mmaBlock {
 	s := c.Tile
-	b := &mmaBlock{job: j, n: &j.costs.mma, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
+	b := mmaBlock{job: j, n: &j.costs.mma, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
 	b.queue = max(b.warps/schedulers, 1)
 	b.addCopies(j.A(), s.M, c.VecA, !c.TransA, j.M)
 	b.addCopies(j.B(), s.N, c.VecB, c.TransB, j.N)

@@ -121,10 +121,10 @@ func (b *skinnyBlock) loop(n *skinnyCosts, latency float64) float64 {
 	return latency + float64(b.turns()-1)*turn
 }
 
-func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
+func newSkinnyBlock(j *job, c *kernel.Config, depth int) skinnyBlock {
 	s := c.Tile
 	slim, long := kernel.SkinnySides(s)
-	b := &skinnyBlock{in: j.In(), warps: kernel.Skinny.BlockThreads(s).X / frag.Lanes, slim: slim,
+	b := skinnyBlock{in: j.In(), warps: kernel.Skinny.BlockThreads(s).X / frag.Lanes, slim: slim,
 		steps: kernel.CeilDiv(depth, s.K), ahead: kernel.SkinnyStepsAhead(s, j.In())}
 	if s.SerialK > 1 { // each thread has a part
 		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), kernel.SkinnyPatch)

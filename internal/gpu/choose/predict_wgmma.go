@@ -31,6 +31,8 @@ type wgmmaTile struct {
 	c *kernel.Config
 	s kernel.Tile
 	x *packing // the product as it is launched, with packed operands
+	// operands are the left and the right operand.
+	operands [2]operand
 	// parts is the number of parts of K, and steps the number of steps along K.
 	parts int
 	steps float64
@@ -47,19 +49,20 @@ type wgmmaTile struct {
 }
 
 // newWGMMATile returns the work of a tile in configuration c.
-func newWGMMATile(j *job, c *kernel.Config) *wgmmaTile {
+func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	s := c.Tile
 	cluster := s.BlocksM() * s.BlocksK()
 	sms := max(j.device.SMs/cluster*cluster, 1)
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
-	t := &wgmmaTile{
+	t := wgmmaTile{
 		job: j, n: &j.costs.wgmma, c: c, s: s, x: j.packing(s), parts: parts,
 		steps:  float64(kernel.CeilDiv(kernel.CeilDiv(depth, s.BlocksK()), s.K)),
 		active: float64(min(blocks, sms)), sms: float64(sms), rounds: kernel.CeilDiv(blocks, sms),
 		terms: float64(len(j.arithmetic.Terms)),
 	}
 	t.last = float64(blocks - (t.rounds-1)*sms)
+	t.setOperands()
 	multiply := float64(t.rounds) * t.steps * t.multiply()
 	t.clock = 1 + t.n.power*multiply/(multiply+t.n.sustained)
 	return t
@@ -75,7 +78,11 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 	x.launch = n.launch + n.crowd*max(2*t.active/t.sms-1, 0)
 	x.sum, x.pack = j.sum(c, t.parts), t.pack()
 
-	loop, last, store := t.loop(t.active), t.loop(t.last), t.store()
+	loop, store := t.loop(t.active), t.store()
+	last := loop
+	if t.last != t.active {
+		last = t.loop(t.last)
+	}
 	reads, again, writes := t.memory()
 	busy, memory := t.tiles(loop, last, store), n.fill+reads+writes
 	// Loads of the first tile of an SM and stores of the last overlap with no other tile.
@@ -117,7 +124,12 @@ func (t *wgmmaTile) alternates() bool { return sm90.PingPong(t.s) && t.parts == 
 // loop returns the cycles of a tile's main loop while the given number of SMs work.
 func (t *wgmmaTile) loop(active float64) float64 {
 	load := t.load(active)
-	return (t.steps-1)*t.step(active, load) + t.step(active, load+t.tail())
+	step := t.step(active, load)
+	last := step
+	if tail := t.tail(); tail > 0 {
+		last = t.step(active, load+tail)
+	}
+	return (t.steps-1)*step + last
 }
 
 // step returns the cycles of a step along K while the given number of SMs work. Its operands load

@@ -21,30 +21,30 @@ type operand struct {
 	kMajor bool
 }
 
-// operands returns the left and the right operand.
-func (t *wgmmaTile) operands() (left, right operand) {
+// setOperands sets the operands.
+func (t *wgmmaTile) setOperands() {
 	s, q := t.s, &t.x.product
 	a := operand{name: gemm.A, layout: q.Layouts[gemm.A], side: t.M, kMajor: !q.Layouts[gemm.A].Trans}
 	b := operand{name: gemm.B, layout: q.Layouts[gemm.B], side: t.Columns(), kMajor: q.Layouts[gemm.B].Trans}
-	left, right = kernel.SwapAB(s, a, b)
+	left, right := kernel.SwapAB(s, &a, &b)
 	left.tile, left.shared, left.apart = s.M, 1, s.BlocksM()
 	right.tile, right.shared, right.apart = s.N, s.BlocksM(), 1
-	for _, o := range []*operand{&left, &right} {
+	for _, o := range []*operand{left, right} {
 		if o.boxes = o.tile; !o.kMajor {
 			o.boxes = max(o.boxes, sm90.WarpgroupRows)
 		}
 	}
-	return left, right
+	t.operands = [2]operand{*left, *right}
 }
 
 // load returns the cycles in which the L2 cache delivers the operands of a step to the given number
 // of SMs. It delivers more to each SM where few SMs load.
 func (t *wgmmaTile) load(active float64) float64 {
 	rate := t.costs.machine.l2 * t.clock * (1 + t.n.alone*(1-active/t.sms))
-	left, right := t.operands()
 	lines, outside := 0.0, 0.0
-	for _, o := range []operand{left, right} {
-		lines += float64(o.boxes) / float64(o.shared) * t.n.skew(o.layout)
+	for i := range t.operands {
+		o := &t.operands[i]
+		lines += float64(o.boxes) / float64(o.shared) * t.n.skew(&o.layout)
 		outside = max(outside, t.outside(o))
 	}
 	return t.terms * (frag.SwizzleBytes*lines/rate + outside)
@@ -53,8 +53,8 @@ func (t *wgmmaTile) load(active float64) float64 {
 // hot returns the cycles in which the L2 cache delivers the lines of a step that all SMs load.
 func (t *wgmmaTile) hot(active float64) float64 {
 	rows := 0.0
-	left, right := t.operands()
-	for _, o := range []operand{left, right} {
+	for i := range t.operands {
+		o := &t.operands[i]
 		if o.side <= o.tile {
 			rows += float64(min(o.boxes, max(o.side, sm90.WarpgroupRows)))
 		}
@@ -64,7 +64,7 @@ func (t *wgmmaTile) hot(active float64) float64 {
 
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
 // span two of its lines.
-func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
+func (n *wgmmaCosts) skew(l *gemm.Layout) float64 {
 	switch ld := l.Type.Bytes(l.LD); {
 	case l.Type.Bytes(l.Cols) <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
 		return 1
@@ -76,7 +76,7 @@ func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
 
 // outside returns how much longer a step takes because the last tile along a side has boxes with
 // rows, or parts of rows, that the matrix does not have.
-func (t *wgmmaTile) outside(o operand) float64 {
+func (t *wgmmaTile) outside(o *operand) float64 {
 	const free = 15                                 // rows that cost nothing
 	width, whole := o.tile/o.shared, o.tile*o.apart // of a block's box
 	missing := min(kernel.CeilDiv(o.side, whole)*whole-o.side, width)
@@ -99,8 +99,8 @@ func (t *wgmmaTile) tail() float64 {
 		return 0
 	}
 	rows := 0.0
-	left, right := t.operands()
-	for _, o := range []operand{left, right} {
+	for i := range t.operands {
+		o := &t.operands[i]
 		r := float64(o.boxes) / float64(o.shared)
 		if !o.kMajor { // whole rows are outside
 			r *= 1 - float64(inside)/float64(t.s.K)
@@ -122,8 +122,8 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 		}
 	}
 	once, repeated := -packed*max(1-packed/m.cache, 0), 0.0 // the L2 cache keeps packed operands
-	left, right := t.operands()
-	for _, o := range []operand{left, right} {
+	for i := range t.operands {
+		o := &t.operands[i]
 		bytes, matrices := t.loadedBytes(o.name), 1
 		if t.Batch.Stride[o.name] > 0 {
 			matrices = max(t.Batch.Count, 1)

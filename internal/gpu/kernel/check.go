@@ -62,10 +62,20 @@ func (k *Kernel) Check(p *gemm.Problem, s Tile, a Align, d *device.Info) error {
 	if s == (Tile{}) {
 		return nil
 	}
-	if err := k.checkFit(p, s); err != nil || d == nil {
+	if d == nil {
+		return k.checkFit(p, s)
+	}
+	c := k.For(k.Config(p, s), d.Target)
+	return k.CheckConfig(p, &c, d)
+}
+
+// CheckConfig applies the rules for tiles to c, the configuration of a tile for p on the target of
+// d. Check with the zero Tile must have returned nil.
+func (k *Kernel) CheckConfig(p *gemm.Problem, c *Config, d *device.Info) error {
+	if err := k.checkFit(p, c.Tile); err != nil {
 		return err
 	}
-	return k.checkBlock(p, s, d)
+	return k.checkBlock(c, d)
 }
 
 // checkProblem applies the rules that depend on the product alone.
@@ -148,14 +158,12 @@ func checkPowersOfTwo(limit int, sizes ...int) *Reason {
 }
 
 // checkBlock applies the device's limits for a block.
-func (k *Kernel) checkBlock(p *gemm.Problem, s Tile, d *device.Info) error {
+func (k *Kernel) checkBlock(c *Config, d *device.Info) error {
+	s := c.Tile
 	if n := k.BlockThreads(s).Count(); n > d.MaxThreads {
 		return k.refusal(s, Because("%d threads in a block: %s has at most %d", n, d.Name, d.MaxThreads))
 	}
-	if k.SharedFor == nil {
-		return nil
-	}
-	if n := k.SharedBytes(k.For(k.Config(p, s), d.Target)); n > d.MaxShared {
+	if n := k.SharedBytes(*c); n > d.MaxShared {
 		return k.refusal(s, Because("%d bytes of shared memory in a block: %s has at most %d", n, d.Name, d.MaxShared))
 	}
 	return nil

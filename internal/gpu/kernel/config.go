@@ -199,7 +199,11 @@ func (k *Kernel) tileNames() string {
 
 // Config returns the configuration that computes p with tile s.
 func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
-	q, _ := k.Repack(p, s, Align{})
+	q := p
+	if k.TMA {
+		packed, _ := Repack(p, s, Align{})
+		q = &packed
+	}
 	c := Config{
 		In: p.In(), Out: p.Out(), TransA: q.A().Trans, TransB: q.B().Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
@@ -208,7 +212,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	}
 	c.ScaleA, c.ScaleB = p.ScaleSides()
 	if k.SetVectors != nil {
-		k.SetVectors(s, &c, &q)
+		k.SetVectors(s, &c, q)
 	}
 	if p.Epilogue.Gated && !k.GatesInOneLaunch {
 		c.Factor = p.ScaleType()
