@@ -7,6 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
 	"tilework/ptx/build"
 )
 
@@ -168,103 +169,152 @@ func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
 		VectorLen(p.Layouts[gemm.C], most)
 }
 
+// blockedWriter writes kernel blocked.
+type blockedWriter struct {
+	*Writer
+	stages     int
+	as, bs     build.Array // tiles of A and B, stage after stage: element (k, row of A or column of B)
+	a, b       *panel      // the copies to them
+	row0, col0 build.Reg   // origin of the tile in C
+	ty, tx     build.Reg   // the thread's position among the rows and columns of threads
+	acc        [][]build.Reg
+	// rows and cols are the thread's fragments of A and B for the current k and the next.
+	rows, cols [2][]build.Reg
+	// present and free are the first rows of the stage that is multiplied, and of that to copy to.
+	present, free build.Reg
+}
+
 func writeBlocked(k *build.Kernel, c Config) {
-	g := DeclareParams(k, c)
-	s := c.Tile
+	w := newBlockedWriter(k, c)
+	w.loadFirst()
+	w.multiplySteps()
+	if w.a.async {
+		k.CopyWait(0) // no copy may be in flight when the block exits, not even one of zeros beyond K
+	}
+	w.storeTile()
+}
+
+// newBlockedWriter declares the memory of a block, and the registers of a thread.
+func newBlockedWriter(k *build.Kernel, c Config) *blockedWriter {
+	w, s := &blockedWriter{Writer: DeclareParams(k, c), stages: BlockedStages(&c)}, c.Tile
 	k.Threads(BlockedThreads(s), 1, 1)
 	k.MinBlocks(ResidentBlocks(c))
-	async, stages := CopiesAsync(&c), BlockedStages(&c)
 	// Rows in shared memory keep the alignment of vectors. They are padded by one vector, so that
 	// the elements of a column are in different banks.
 	width := VectorOf(c.Accum())
-	as := k.Shared("As", g.AccType, stages*s.K, s.M+width)
-	bs := k.Shared("Bs", g.AccType, stages*s.K, s.N+width)
+	w.as = k.Shared("As", w.AccType, w.stages*s.K, s.M+width)
+	w.bs = k.Shared("Bs", w.AccType, w.stages*s.K, s.N+width)
 	tid := k.ThreadIdx(build.X)
-	row0, col0 := g.TileOrigin()
-	a := g.panel(g.A, !c.TransA, row0, s.M, c.VecA, as)
-	b := g.panel(g.B.T(), c.TransB, col0, s.N, c.VecB, bs)
+	w.row0, w.col0 = w.TileOrigin()
+	w.a = w.panel(w.A, !c.TransA, w.row0, s.M, c.VecA, w.as)
+	w.b = w.panel(w.B.T(), c.TransB, w.col0, s.N, c.VecB, w.bs)
 
-	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
+	lane, warp := k.Rem(tid, frag.Lanes), k.Div(tid, frag.Lanes)
 	warpRows, warpCols := warpGrid(s)
 	warps := s.N / s.ColsPerThread / warpCols // warps in a row of the tile
-	ty := k.Named("ty", k.Mad(k.Div(warp, warps), warpRows, k.Div(lane, warpCols)))
-	tx := k.Named("tx", k.Mad(k.Rem(warp, warps), warpCols, k.Rem(lane, warpCols)))
+	w.ty = k.Named("ty", k.Mad(k.Div(warp, warps), warpRows, k.Div(lane, warpCols)))
+	w.tx = k.Named("tx", k.Mad(k.Rem(warp, warps), warpCols, k.Rem(lane, warpCols)))
 
-	acc := make([][]build.Reg, s.RowsPerThread)
-	for i := range acc {
-		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.AccType, s.ColsPerThread, 0)
+	w.acc = make([][]build.Reg, s.RowsPerThread)
+	for i := range w.acc {
+		w.acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), w.AccType, s.ColsPerThread, 0)
 	}
-	var rows, cols [2][]build.Reg // fragments of A and B for the current k and the next
-	for i := range rows {
-		rows[i] = k.Vars(fmt.Sprintf("a%d_", i), g.AccType, s.RowsPerThread, 0)
-		cols[i] = k.Vars(fmt.Sprintf("b%d_", i), g.AccType, s.ColsPerThread, 0)
+	for i := range w.rows {
+		w.rows[i] = k.Vars(fmt.Sprintf("a%d_", i), w.AccType, s.RowsPerThread, 0)
+		w.cols[i] = k.Vars(fmt.Sprintf("b%d_", i), w.AccType, s.ColsPerThread, 0)
 	}
-	present := k.Var("present", tid.Type(), 0)        // first row of the stage that is multiplied
-	free := k.Var("free", tid.Type(), (stages-1)*s.K) // first row of the stage that is copied to next
-	load := func(p int) {
-		loadFragments(as.From(present, k.Mul(ty, width)), p%s.K, s.M, rows[p%2])
-		loadFragments(bs.From(present, k.Mul(tx, width)), p%s.K, s.N, cols[p%2])
-	}
-	depart := func(stage build.Value) (pieces []func(), arrive func()) {
-		fromA, toA := a.issue(stage)
-		fromB, toB := b.issue(stage)
-		pieces = append(fromA, fromB...)
-		if async {
-			pieces = append(pieces, k.CopyCommit)
-		}
-		return pieces, func() { toA(); toB() }
-	}
-	meet := func() {
-		if async {
-			k.CopyWait(stages - 2)
-		}
-		k.Barrier()
-	}
+	w.present = k.Var("present", tid.Type(), 0)
+	w.free = k.Var("free", tid.Type(), (w.stages-1)*s.K)
+	return w
+}
 
-	k.Comment("the first tiles")
+// loadFirst fills all stages but one, and loads the fragments for the first k.
+func (w *blockedWriter) loadFirst() {
+	w.Comment("the first tiles")
 	var arrivals []func()
-	for n := range stages - 1 {
-		pieces, arrive := depart(n * s.K)
+	for n := range w.stages - 1 {
+		pieces, arrive := w.issue(n * w.Config.Tile.K)
 		emit(pieces)
 		arrivals = append(arrivals, arrive)
 	}
 	for _, arrive := range arrivals {
 		arrive()
 	}
-	meet()
-	load(0)
-	step, end := g.serialSteps(slices.Concat(acc...), TotalsInShared(s, c.Accum()))
-	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K)), func(build.Reg) {
+	w.await()
+	w.loadFragments(0)
+}
+
+// multiplySteps multiplies all steps along K. Copies between the multiply-adds find the load units
+// idle. With more warps per scheduler, which hide the latency, spreading them gains nothing.
+func (w *blockedWriter) multiplySteps() {
+	k, s := w.Kernel, w.Config.Tile
+	spread := 1
+	if HasFewWarps(&w.Config) {
+		spread = s.K - 1
+	}
+	parts := w.newSerialSteps(slices.Concat(w.acc...), TotalsInShared(s, w.Config.Accum()))
+	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
-		pieces, arrive := depart(free)
-		// Copies between the multiply-adds find the load units idle. With more warps per scheduler,
-		// which hide the latency, spreading them gains nothing.
-		spread := 1
-		if HasFewWarps(&c) {
-			spread = s.K - 1
-		}
+		pieces, arrive := w.issue(w.free)
 		for p := range s.K {
 			if p == s.K-1 {
 				k.Comment("the next tiles are there; those that were multiplied make room")
 				arrive()
-				meet()
-				k.Set(free, present)
-				k.Set(present, k.Select(k.Eq(present, (stages-1)*s.K), 0, k.Add(present, s.K)))
+				w.await()
+				k.Set(w.free, w.present)
+				k.Set(w.present, k.Select(k.Eq(w.present, (w.stages-1)*s.K), 0, k.Add(w.present, s.K)))
 			}
 			if p < spread {
-				emit(pieces[len(pieces)*p/spread : len(pieces)*(p+1)/spread])
+				emit(slicePieces(pieces, p, spread))
 			}
-			load(p + 1)
-			multiply(k, acc, rows[p%2], cols[p%2])
+			w.loadFragments(p + 1)
+			w.multiply(w.rows[p%2], w.cols[p%2])
 		}
-		step()
+		parts.next()
 	})
-	end()
+	parts.end()
+}
 
-	if async {
-		k.CopyWait(0) // no copy may be in flight when the block exits, not even one of zeros beyond K
+// issue returns functions that emit the thread's copies of the next tiles to the stage that begins
+// at a given row. The function arrive then stores the elements that pass through registers.
+func (w *blockedWriter) issue(stage build.Value) (pieces []func(), arrive func()) {
+	fromA, toA := w.a.issue(stage)
+	fromB, toB := w.b.issue(stage)
+	pieces = append(fromA, fromB...)
+	if w.a.async {
+		pieces = append(pieces, w.CopyCommit)
 	}
-	g.storeTile(acc, row0, col0, ty, tx)
+	return pieces, func() { toA(); toB() }
+}
+
+// await waits until the tiles of the next stage have arrived, from all threads.
+func (w *blockedWriter) await() {
+	if w.a.async {
+		w.CopyWait(w.stages - 2)
+	}
+	w.Barrier()
+}
+
+// loadFragments loads the thread's fragments for row p of the present stage, or of the stage that
+// follows the last row.
+func (w *blockedWriter) loadFragments(p int) {
+	s, width := w.Config.Tile, VectorOf(w.Config.Accum())
+	loadFragments(w.as.From(w.present, w.Mul(w.ty, width)), p%s.K, s.M, w.rows[p%2])
+	loadFragments(w.bs.From(w.present, w.Mul(w.tx, width)), p%s.K, s.N, w.cols[p%2])
+}
+
+// multiply adds the outer product of rows and cols to the accumulators. It visits them in
+// serpentine order: consecutive instructions share an operand, which comes from the operand reuse
+// cache instead of a port of the register file.
+func (w *blockedWriter) multiply(rows, cols []build.Reg) {
+	for i, x := range rows {
+		for j := range cols {
+			if i%2 == 1 {
+				j = len(cols) - 1 - j
+			}
+			w.FMA(w.acc[i][j], x, cols[j])
+		}
+	}
 }
 
 // ResidentBlocks returns the number of blocks that an SM should hold. It leaves each thread the
@@ -286,20 +336,6 @@ func ResidentBlocks(c Config) int {
 // which do not hide latency.
 func HasFewWarps(c *Config) bool {
 	return c.Accum().Bytes(c.Tile.RowsPerThread*c.Tile.ColsPerThread)/4 == maxSumRegisters
-}
-
-// multiply adds the outer product of rows and cols to the accumulators. It visits them in
-// serpentine order: consecutive instructions share an operand, which comes from the operand reuse
-// cache instead of a port of the register file.
-func multiply(k *build.Kernel, acc [][]build.Reg, rows, cols []build.Reg) {
-	for i, x := range rows {
-		for j := range cols {
-			if i%2 == 1 {
-				j = len(cols) - 1 - j
-			}
-			k.FMA(acc[i][j], x, cols[j])
-		}
-	}
 }
 
 // threadElement returns the offset of a thread's element i along a side of the tile, relative to

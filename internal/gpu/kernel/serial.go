@@ -9,14 +9,29 @@ import (
 // and so does the total, as with split-K.
 type SerialSums struct {
 	*Writer
-	// Totals are the sums of the parts so far.
+	sums []build.Reg // of the part
+	// Totals are the sums of the parts so far, or nil if shared holds them: that of sum i of a thread
+	// in row i and the thread's column.
 	Totals []build.Reg
-	sums   []build.Reg // of the part
+	shared build.Array
+	thread build.Reg
 }
 
 // NewSerialSums declares the totals of a thread's accumulators.
 func (g *Writer) NewSerialSums(sums []build.Reg) *SerialSums {
 	return &SerialSums{Writer: g, sums: sums, Totals: g.Vars("total", g.AccType, len(sums), 0)}
+}
+
+// newSharedSums is NewSerialSums with totals in shared memory. Threads access adjacent banks, and
+// each its own totals only.
+func (g *Writer) newSharedSums(sums []build.Reg) *SerialSums {
+	x := &SerialSums{Writer: g, sums: sums,
+		shared: g.SharedDynamic("totals", g.AccType, len(sums), BlockedThreads(g.Config.Tile)), thread: g.ThreadIdx(build.X)}
+	zero := g.Var("", g.AccType, 0)
+	for i := range sums {
+		x.shared.Store(i, x.thread, zero)
+	}
+	return x
 }
 
 // PartSteps returns the number of steps along K of a part.
@@ -31,60 +46,69 @@ func (x *SerialSums) Begin() {
 	}
 }
 
-// Add adds the sums of a part to the totals.
-func (x *SerialSums) Add() {
-	for i, total := range x.Totals {
-		x.Set(total, x.Writer.Add(total, x.sums[i]))
+// AddAll adds the sums of a part to the totals.
+func (x *SerialSums) AddAll() {
+	for i := range x.sums {
+		x.add(i)
 	}
 }
 
-// serialSteps returns functions to call after each step along K and after the last one, for a
-// kernel that multiplies all steps in one loop. They emit nothing without serial parts. inShared
-// selects shared memory for the totals.
-func (g *Writer) serialSteps(sums []build.Reg, inShared bool) (step, end func()) {
+// add adds sum i of a part to its total and returns the total.
+func (x *SerialSums) add(i int) build.Reg {
+	if x.Totals != nil {
+		x.Set(x.Totals[i], x.Add(x.Totals[i], x.sums[i]))
+		return x.Totals[i]
+	}
+	total := x.Add(x.shared.Load(i, x.thread), x.sums[i])
+	x.shared.Store(i, x.thread, total) // after the last part too: it keeps ptxas from loading all totals at once
+	return total
+}
+
+// serialSteps adds the sums of serial parts in a kernel that multiplies all steps in one loop. A
+// nil serialSteps, of a kernel without serial parts, emits nothing.
+type serialSteps struct {
+	*SerialSums
+	each, left build.Reg // steps of a part, and those left of the current one
+}
+
+// newSerialSteps declares the totals of sums, in shared memory if inShared is set.
+func (g *Writer) newSerialSteps(sums []build.Reg, inShared bool) *serialSteps {
 	if g.Config.Tile.SerialK < 2 {
-		return func() {}, func() {}
+		return nil
 	}
-	add := g.newTotals(sums, inShared)
-	steps := g.Named("partSteps", g.PartSteps())
-	left := g.Var("left", steps.Type(), steps) // steps of the part
-	step = func() {
-		g.Set(left, g.Sub(left, 1))
-		g.If(g.Eq(left, 0), func() {
-			g.Comment("the part is complete")
-			for i := range sums {
-				add(i)
-				g.Set(sums[i], 0)
-			}
-			g.Set(left, steps)
-		})
+	x := &serialSteps{}
+	if inShared {
+		x.SerialSums = g.newSharedSums(sums)
+	} else {
+		x.SerialSums = g.NewSerialSums(sums)
 	}
-	return step, func() {
-		for i := range sums {
-			g.Set(sums[i], add(i))
-		}
-	}
+	x.each = g.Named("partSteps", g.PartSteps())
+	x.left = g.Var("left", x.each.Type(), x.each)
+	return x
 }
 
-// newTotals returns a function that adds sum i of a part to the total of the thread, and returns
-// the total.
-func (g *Writer) newTotals(sums []build.Reg, inShared bool) (add func(i int) build.Reg) {
-	if !inShared {
-		totals := g.Vars("total", g.AccType, len(sums), 0)
-		return func(i int) build.Reg {
-			g.Set(totals[i], g.Add(totals[i], sums[i]))
-			return totals[i]
+// next follows a step along K.
+func (x *serialSteps) next() {
+	if x == nil {
+		return
+	}
+	x.Set(x.left, x.Sub(x.left, 1))
+	x.If(x.Eq(x.left, 0), func() {
+		x.Comment("the part is complete")
+		for i, sum := range x.sums {
+			x.add(i)
+			x.Set(sum, 0)
 		}
+		x.Set(x.left, x.each)
+	})
+}
+
+// end follows the last step. It sets the sums to the totals.
+func (x *serialSteps) end() {
+	if x == nil {
+		return
 	}
-	// Threads access adjacent banks, and each its own totals only.
-	shared, tid := g.SharedDynamic("totals", g.AccType, len(sums), BlockedThreads(g.Config.Tile)), g.ThreadIdx(build.X)
-	zero := g.Var("", g.AccType, 0)
-	for i := range sums {
-		shared.Store(i, tid, zero)
-	}
-	return func(i int) build.Reg {
-		total := g.Add(shared.Load(i, tid), sums[i])
-		shared.Store(i, tid, total) // after the last part too: it keeps ptxas from loading all totals at once
-		return total
+	for i, sum := range x.sums {
+		x.Set(sum, x.add(i))
 	}
 }

@@ -148,7 +148,7 @@ func (x *mainloop) multiply(issued func()) [][]build.Reg {
 		accumulate()
 		k.If(k.Eq(k.Add(first, x.steps), all), issued)
 		x.waitAccumulators()
-		totals.Add()
+		totals.AddAll()
 	})
 	x.first, x.steps = 0, all
 	// ptxas serialises wgmma if other instructions write the accumulators.
