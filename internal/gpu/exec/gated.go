@@ -16,8 +16,7 @@ func (pl *Plan) firstFactor() *Plan {
 	first := *pl
 	first.device = pl.device.Other()
 	first.device.C().LD = kernel.PartialSumLD(&pl.device)
-	first.Config = pl.Kernel.For(pl.Kernel.Config(&first.device, pl.Config.Tile), pl.backend.Device.Info().Target)
-	first.Config.Lines, first.Config.PDL = pl.Config.Lines, pl.Config.PDL
+	first.Config = pl.configFor(&first.device)
 	first.Config.LimitVectors(kernel.Align{gemm.A: pl.align[gemm.A], gemm.B: pl.align[gemm.Up]})
 	return &first
 }

@@ -264,9 +264,15 @@ func (pl *Plan) CompileTime() time.Duration {
 func (pl *Plan) Part(p gemm.Problem, row0, col0 int, s device.Stream) *Plan {
 	part := *pl
 	part.device, part.stream, part.row0, part.col0 = p, s, row0, col0
-	part.Config = pl.Kernel.For(pl.Kernel.Config(&p, pl.Config.Tile), pl.backend.Device.Info().Target)
-	part.Config.Lines, part.Config.PDL = pl.Config.Lines, pl.Config.PDL
+	part.Config = pl.configFor(&p)
 	return &part
+}
+
+// configFor returns the configuration of p, another product, with the kernel and the tile of pl.
+func (pl *Plan) configFor(p *gemm.Problem) kernel.Config {
+	c := pl.Kernel.For(pl.Kernel.Config(p, pl.Config.Tile), pl.backend.Device.Info().Target)
+	c.Lines, c.PDL = pl.Config.Lines, pl.Config.PDL
+	return c
 }
 
 // UsesScratch reports whether the launches pass data to each other in scratch memory on the

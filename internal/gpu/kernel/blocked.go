@@ -27,6 +27,8 @@ var Blocked = &Kernel{
 	Adds:     "several elements of C in each thread's registers, vector loads, the next tiles under way",
 	SM:       75,
 	BetterSM: []int{80}, // cp.async
+	OrderFor: fusedOrder,
+	SplitsK:  true,
 	Tiles: []Tile{
 		{M: 128, N: 256, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
 		{M: 128, N: 128, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
@@ -40,15 +42,13 @@ var Blocked = &Kernel{
 		{M: 128, N: 16, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		{M: 4, N: 256, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 	},
-	SplitsK:      true,
-	OrderFor:     fusedOrder,
 	CheckTile:    checkBlocked,
 	CheckFit:     checkFitBlocked,
 	SetVectors:   blockedVectors,
+	Write:        writeBlocked,
+	AccessLimits: limitsBlocked,
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: BlockedThreads(s), Y: 1, Z: 1} },
 	SharedFor:    totalsBytes,
-	AccessLimits: limitsBlocked,
-	Write:        writeBlocked,
 }
 
 // VectorOf returns the number of elements of type sums in a 16-byte vector. Fragments of a thread

@@ -25,18 +25,18 @@ import (
 type Kernel struct {
 	Name string
 	Adds string // one line: the technique that this kernel adds to the previous rung
-	SM   int    // the minimum compute capability: 75 is sm_75
+
+	// The architectures.
+
+	SM int // the minimum compute capability: 75 is sm_75
 	// Suffix is "a" for a kernel that runs on architecture SM only, such as sm_90a.
 	Suffix string
-	// Tensor reports whether the kernel uses tensor cores, whose instructions take a whole warp.
-	Tensor bool
-	// KPerThread is the number of elements along K that a thread multiplies per step, for a kernel
-	// that partitions K among the threads of a block instead of using tiles in shared memory. It is
-	// 0 for all others.
-	KPerThread int
 	// BetterSM lists the architectures from which on the kernel uses better instructions, in
 	// ascending order.
 	BetterSM []int
+
+	// The arithmetic.
+
 	// NativeTypes lists the element types of A and B that the kernel multiplies in their native
 	// precision; nil means all. PrecisionTypes lists those that it multiplies in another precision,
 	// on request.
@@ -48,47 +48,60 @@ type Kernel struct {
 	// OrderFor returns the order of summation of p over an undivided K on architecture sm.
 	OrderFor func(p *gemm.Problem, sm int) Order
 
-	// Tiles lists the tiles to choose from.
-	Tiles []Tile
-	// CheckTile, CheckProblem and CheckFit are the kernel's own rules for [Kernel.Check]. A nil rule
-	// accepts everything.
-	//
-	// CheckTile returns why no product can be computed with the tile.
-	CheckTile func(Tile) *Reason
-	// CheckProblem returns why p cannot be computed with any tile.
-	CheckProblem func(p *gemm.Problem) *Reason
-	// CheckFit returns why p cannot be computed with tile s, such as too few registers for its sums.
-	CheckFit func(p *gemm.Problem, s Tile) *Reason
-	// BlockScales reports whether the kernel multiplies operands with block scales.
-	BlockScales bool
+	// The abilities.
+
+	// Tensor reports whether the kernel uses tensor cores, whose instructions take a whole warp.
+	Tensor      bool
+	SplitsK     bool // whether the kernel supports split-K and serial parts
+	BlockScales bool // whether the kernel multiplies operands with block scales
+	// KPerThread is the number of elements along K that a thread multiplies per step, for a kernel
+	// that partitions K among the threads of a block instead of using tiles in shared memory. It is
+	// 0 for all others.
+	KPerThread int
 	// GatesInOneLaunch reports whether one launch computes both factors of a gated product; see
 	// gated.go.
 	GatesInOneLaunch bool
 	// TMA reports whether the kernel reads A and B with TMA. Operands that TMA cannot read are
 	// packed first; see [Kernel.Repack].
 	TMA bool
+
+	// The tiles to choose from, and the kernel's own rules for [Kernel.Check]. A nil rule accepts
+	// everything.
+
+	Tiles []Tile
+	// CheckTile returns why no product can be computed with the tile.
+	CheckTile func(Tile) *Reason
+	// CheckProblem returns why p cannot be computed with any tile.
+	CheckProblem func(p *gemm.Problem) *Reason
+	// CheckFit returns why p cannot be computed with tile s, such as too few registers for its sums.
+	CheckFit func(p *gemm.Problem, s Tile) *Reason
+
+	// The PTX, which depends on the configuration alone.
+
 	// SetVectors sets the number of elements of A, B and C that one instruction of a thread moves,
 	// as far as the layouts allow. Nil means 1.
 	SetVectors func(Tile, *Config, *gemm.Problem)
-	// AccessLimits returns upper bounds for bank conflicts and uncoalesced accesses. Nil means no
-	// bank conflicts and perfectly coalesced accesses.
-	AccessLimits func(Config) AccessLimits
-	BlockThreads func(Tile) device.Dim3 // the dimensions of a block
-	SharedFor    func(Config) int       // bytes of dynamic shared memory; nil means none
-	SplitsK      bool                   // whether the kernel supports split-K
-	// GridFor returns the dimensions of the grid and of a cluster. Nil means one block per tile.
-	GridFor func(Config, *gemm.Problem, *device.Info) (grid, cluster device.Dim3, err error)
-	// TensorMaps returns the tensor maps, which follow the other parameters. Nil means none.
-	TensorMaps func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 	Write      func(*build.Kernel, Config)
-	// Params lists the parameters of this kernel that follow those of every kernel.
-	Params []Param[Args]
 	// EmitsPDLWait reports whether Write emits griddepcontrol.wait itself, after the prologue
 	// (mbarrier initialization, prefetch of tensor maps). Emit emits it at the start of the others.
 	// They do not emit griddepcontrol.launch_dependents: if the next kernel's blocks started while
 	// these still run, the SMs that finish first would get more of them than the others.
 	// It matters only for configurations with programmatic dependent launch (PDL).
 	EmitsPDLWait bool
+	// AccessLimits returns upper bounds for bank conflicts and uncoalesced accesses. Nil means no
+	// bank conflicts and perfectly coalesced accesses.
+	AccessLimits func(Config) AccessLimits
+
+	// The launch.
+
+	BlockThreads func(Tile) device.Dim3 // the dimensions of a block
+	SharedFor    func(Config) int       // bytes of dynamic shared memory; nil means none
+	// GridFor returns the dimensions of the grid and of a cluster. Nil means one block per tile.
+	GridFor func(Config, *gemm.Problem, *device.Info) (grid, cluster device.Dim3, err error)
+	// Params lists the parameters of this kernel that follow those of every kernel.
+	Params []Param[Args]
+	// TensorMaps returns the tensor maps, which follow the other parameters. Nil means none.
+	TensorMaps func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 }
 
 // PDLSM is the architecture that introduced programmatic dependent launch (PDL).

@@ -23,24 +23,24 @@ var MMA = &Kernel{
 	Name:           "mma",
 	Adds:           "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
 	SM:             80,
-	Tensor:         true,
 	BetterSM:       []int{89, 90},
-	SplitsK:        true,
 	NativeTypes:    []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8, dtype.F64},
 	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	AccuracyFor:    accuracyMMA,
 	OrderFor:       orderMMA,
+	Tensor:         true,
+	SplitsK:        true,
 	Tiles:          mmaTiles(),
 	CheckTile:      checkMMA,
 	CheckFit:       checkFitMMA,
 	SetVectors:     mmaVectors,
+	Write:          writeMMA,
+	AccessLimits:   limitsMMA,
 	BlockThreads:   func(s Tile) device.Dim3 { return device.Dim3{X: MMAThreads(s), Y: 1, Z: 1} },
 	SharedFor: func(c Config) int {
 		a, b := operandTiles(c)
 		return max(a.Bytes()+b.Bytes(), rowPatchBytes(c))
 	},
-	AccessLimits: limitsMMA,
-	Write:        writeMMA,
 }
 
 // accuracyMMA returns the error bounds of p. Tensor cores truncate sums. On some GPUs accumulators

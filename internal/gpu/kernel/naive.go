@@ -11,21 +11,21 @@ import (
 // Limit: global memory. Each thread reads a row of A and a column of B from it, two loads per
 // multiply-add. The arithmetic intensity is 0.25 operations per byte in float32.
 var Naive = &Kernel{
-	Name:         "naive",
-	Adds:         "one thread for each element of C, straight from global memory",
-	SM:           75,
-	BlockScales:  true,
-	Tiles:        []Tile{Square(16, 0)},
-	OrderFor:     fusedOrder,
-	CheckTile:    func(s Tile) *Reason { return checkSquare(s, 0) },
-	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
+	Name:        "naive",
+	Adds:        "one thread for each element of C, straight from global memory",
+	SM:          75,
+	OrderFor:    fusedOrder,
+	BlockScales: true,
+	Tiles:       []Tile{Square(16, 0)},
+	CheckTile:   func(s Tile) *Reason { return checkSquare(s, 0) },
+	Write:       writeNaive,
 	AccessLimits: func(c Config) AccessLimits {
 		if c.TransB {
 			return AccessLimits{Scatter: rowScatter(c, 1, c.Tile.N)} // adjacent threads read adjacent rows of a column-major B
 		}
 		return AccessLimits{Scatter: rowScatter(c, c.Tile.N, c.Tile.N)}
 	},
-	Write: writeNaive,
+	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
 }
 
 // NaiveUnroll is the number of iterations of the loop over K whose loads are in flight together. On

@@ -23,11 +23,9 @@ import (
 //
 // Limit: memory bandwidth.
 var Skinny = &Kernel{
-	Name:       "skinny",
-	Adds:       "for a few rows or columns: no tiles, K shared out among the threads of a block",
-	SM:         75,
-	KPerThread: SkinnyPatch,
-	SplitsK:    true,
+	Name: "skinny",
+	Adds: "for a few rows or columns: no tiles, K shared out among the threads of a block",
+	SM:   75,
 	// The product with a vector is limited by memory in tf32 as in float32, so elements are not
 	// rounded.
 	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}},
@@ -36,21 +34,23 @@ var Skinny = &Kernel{
 		acc.Operand = 0
 		return acc
 	},
-	OrderFor:  fusedOrder,
-	Tiles:     slices.Concat(SkinnyPartTiles, SkinnyTiles),
-	CheckTile: checkSkinny,
-	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
-		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], SkinnyPatch), VectorLen(p.Layouts[gemm.B], SkinnyPatch)
-	},
+	OrderFor:   fusedOrder,
+	SplitsK:    true,
+	KPerThread: SkinnyPatch,
+	Tiles:      slices.Concat(SkinnyPartTiles, SkinnyTiles),
+	CheckTile:  checkSkinny,
 	CheckFit: func(p *gemm.Problem, s Tile) *Reason {
 		if n := p.Accum().Bytes(skinnyThreads(s) * s.RowsPerThread * s.ColsPerThread); s.SerialK > 1 && n > staticShared {
 			return Because("sums of %d bytes: want at most %d", n, staticShared)
 		}
 		return nil
 	},
-	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: skinnyThreads(s), Y: 1, Z: 1} },
-	AccessLimits: limitsSkinny,
+	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
+		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], SkinnyPatch), VectorLen(p.Layouts[gemm.B], SkinnyPatch)
+	},
 	Write:        writeSkinny,
+	AccessLimits: limitsSkinny,
+	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: skinnyThreads(s), Y: 1, Z: 1} },
 }
 
 // SkinnyPatch is the number of elements along the long side, and along K, that a thread loads of

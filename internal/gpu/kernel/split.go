@@ -114,9 +114,9 @@ var SplitKSum = &Kernel{
 	Name:         "sum",
 	Adds:         "the sums of parts of K, in their order",
 	SM:           75,
+	Write:        writeSplitKSum,
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: 32, Y: SplitKSumWarps, Z: 1} },
 	Params:       splitKSumParams,
-	Write:        writeSplitKSum,
 }
 
 // SplitKSumWarps is the number of warps per block.

@@ -18,12 +18,12 @@ var Tiled = &Kernel{
 	Name:         "tiled",
 	Adds:         "tiles of A and B in shared memory, read once by the block for all its threads",
 	SM:           75,
-	Tiles:        []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
 	OrderFor:     fusedOrder,
+	Tiles:        []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
 	CheckTile:    func(s Tile) *Reason { return checkSquare(s, s.M) },
-	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
-	AccessLimits: func(c Config) AccessLimits { return AccessLimits{Scatter: rowScatter(c, c.Tile.M, c.Tile.M)} },
 	Write:        writeTiled,
+	AccessLimits: func(c Config) AccessLimits { return AccessLimits{Scatter: rowScatter(c, c.Tile.M, c.Tile.M)} },
+	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
 }
 
 func writeTiled(k *build.Kernel, c Config) {
