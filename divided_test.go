@@ -136,7 +136,7 @@ func TestDividedErrors(t *testing.T) {
 		{"overlap", Gemm(ctx, 1, a.Sub(0, 0, 8, 8), a.Sub(8, 8, 8, 8), 0, a.Sub(7, 7, 8, 8)), ErrOverlap, "C shares memory"},
 		{"too large", second(NewDeviceMatrix[float32](d, 2048, 512)), ErrOutOfMemory, "device emu:h200"},
 		{"unknown kernel", Gemm(ctx, 1, a, a.T(), 0, upload(t, d, New[float32](16, 16)), WithKernel("fast")), ErrUnsupported,
-			`no GPU kernel "fast"`},
+			`unknown GPU kernel "fast"`},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
 			t.Errorf("%s: %v, want %v with %q", test.name, test.err, test.want, test.text)

@@ -78,7 +78,7 @@ func TestResidentErrors(t *testing.T) {
 		{"device opened twice", gemm(a, twice, c), ErrUnsupported, "B and C are on device emu opened twice"},
 		{"another device", gemm(a, b, c, WithDevice("cpu")), ErrUnsupported, "device cpu for matrices on emu"},
 		{"unknown device", gemm(a, b, c, WithDevice("gup")), ErrNoDevice, "gup"},
-		{"unknown kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `no GPU kernel "fast"`},
+		{"unknown kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `unknown GPU kernel "fast"`},
 		{"unknown tile", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
 		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation(ReLU)), ErrUnsupported,
 			"without that, or on the host"},

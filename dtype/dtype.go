@@ -8,8 +8,9 @@ package dtype
 import (
 	"fmt"
 	"math"
-	"strings"
 	"unsafe"
+
+	"tilework/internal/names"
 )
 
 // Type identifies an element type at run time. The zero value is Invalid.
@@ -224,7 +225,7 @@ func Parse(name string) (Type, error) {
 		}
 		known = append(known, t.String())
 	}
-	return Invalid, fmt.Errorf("unknown element type %q: want one of %s", name, strings.Join(known, ", "))
+	return Invalid, names.Unknown("element type", name, known)
 }
 
 // Of returns the Type of the Go type T.

@@ -20,6 +20,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
+	"tilework/internal/names"
 	"tilework/internal/peers"
 )
 
@@ -83,7 +84,7 @@ func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *s
 	}
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		subjects: func(p *gemm.Problem) []string { return names(kernelsOf(p), others) }, options: options,
+		subjects: func(p *gemm.Problem) []string { return namesOf(kernelsOf(p), others) }, options: options,
 		newCase: f.deviceCase,
 		fits:    func(p *gemm.Problem) error { return bench.FitsOn(backend.Device, p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
@@ -344,8 +345,7 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 		case ltPeer:
 		default:
 			known := []string{ltPeer, ltTF32Peer, thenPeer, defaultPeer, densePeer, kernelPeer}
-			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s:ENTRY:TILE/THREADS)", name, f.device,
-				suggestion(name, known), strings.Join(known, ", "))
+			return nil, fmt.Errorf("--peers: %w", names.Unknown("peer", name, known))
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/backend"
@@ -15,6 +14,7 @@ import (
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 	"tilework/internal/peers"
 )
 
@@ -54,7 +54,7 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 	options := f.options()
 	options.Peak, options.Packs = newPeaks().rate, f.packed
 	return bencher{
-		subjects: func(p *gemm.Problem) []string { return names(kernelsOf(p), others) }, options: options,
+		subjects: func(p *gemm.Problem) []string { return namesOf(kernelsOf(p), others) }, options: options,
 		newCase: func(p gemm.Problem) bench.Case {
 			return bench.Case{Problem: p, Device: f.device, Threads: f.threads}
 		},
@@ -66,8 +66,8 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 	}, nil
 }
 
-// names returns the names of subjects in the order of their records.
-func names[S interface{ Name() string }](lists ...[]S) []string {
+// namesOf returns the names of subjects in the order of their records.
+func namesOf[S interface{ Name() string }](lists ...[]S) []string {
 	var all []string
 	for _, s := range slices.Concat(lists...) {
 		all = append(all, s.Name())
@@ -138,8 +138,7 @@ func (f *benchFlags) libraries(peerNames []string, stderr io.Writer) ([]bench.Su
 			continue
 		}
 		if known := append(libraryNames(), readPeer, plainPeer, defaultPeer); !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)",
-				name, suggestion(name, known), strings.Join(known, ", "))
+			return nil, fmt.Errorf("--peers: %w", names.Unknown("library", name, known))
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
 		missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)

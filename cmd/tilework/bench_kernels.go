@@ -11,6 +11,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 )
 
 // pick is a kernel to measure.
@@ -138,17 +139,13 @@ func namedDevice(name string) (backend.Device, error) {
 // unknownKernel returns the error for a name that is none of the known kernels of a device. It
 // names the devices that have such a kernel, or a similar known name.
 func unknownKernel(name string, device backend.Device, known []string) error {
-	where := ""
-	if device.Kind != backend.Auto {
-		where = fmt.Sprintf(" on %v", device)
-	}
 	for _, kind := range []backend.Kind{backend.CPU, backend.GPU} {
 		if slices.Contains(subjectNames(backend.Device{Kind: kind}), name) {
-			where += ", only on " + dispatch.Runners(kind)
+			return fmt.Errorf("kernel %q is for device %s: on %v want one of %s",
+				name, dispatch.Runners(kind), device, strings.Join(known, ", "))
 		}
 	}
-	return fmt.Errorf("no kernel %q%s%s (want one of %s)",
-		name, where, suggestion(name, known), strings.Join(known, ", "))
+	return names.Unknown("kernel", name, known)
 }
 
 // kernelsOf returns the names of the kernels of a device, or of all devices for auto.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tilework/internal/backend"
+	"tilework/internal/names"
 )
 
 // preset is a named series of measurements.
@@ -97,13 +98,11 @@ func (f *benchFlags) parts(given *pflag.FlagSet) ([]*benchFlags, error) {
 	if f.preset == "" {
 		return []*benchFlags{f}, nil
 	}
-	for _, p := range presets {
-		if p.name == f.preset {
-			return f.unfold(p, given)
-		}
+	i, err := names.Find("preset", f.preset, presets, func(p *preset) string { return p.name })
+	if err != nil {
+		return nil, fmt.Errorf("--preset: %w", err)
 	}
-	return nil, fmt.Errorf("--preset %s: no such preset%s (want %s)",
-		f.preset, suggestion(f.preset, presetNames()), strings.Join(presetNames(), " or "))
+	return f.unfold(presets[i], given)
 }
 
 // unfold returns the flags of the parts of a preset. If --device is given, only the parts for that

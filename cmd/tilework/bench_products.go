@@ -131,22 +131,11 @@ func (f *benchFlags) parseEpilogues() (list []gemm.Epilogue, err error) {
 	for text := range strings.SplitSeq(f.epilogues, ",") {
 		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("--epilogue: %w%s", err, suggestPart(text))
+			return nil, fmt.Errorf("--epilogue %s: %w", text, err)
 		}
 		list = append(list, e)
 	}
 	return list, nil
-}
-
-// suggestPart returns the result of [suggestion] for the first wrong part of an epilogue.
-func suggestPart(epilogue string) string {
-	known := gemm.EpilogueParts()
-	for part := range strings.SplitSeq(strings.TrimSpace(epilogue), "+") {
-		if !slices.Contains(known, part) {
-			return suggestion(part, known)
-		}
-	}
-	return ""
 }
 
 // paths returns the files of --peer-path by the names of peers.

@@ -94,7 +94,7 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems
 	options := f.options()
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		subjects: func(*gemm.Problem) []string { return names(kernels, others) }, options: options,
+		subjects: func(*gemm.Problem) []string { return namesOf(kernels, others) }, options: options,
 		newCase: f.deviceCase,
 		fits:    func(p *gemm.Problem) error { return bench.Fits(p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {

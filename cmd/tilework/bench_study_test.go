@@ -252,36 +252,20 @@ func TestBenchstat(t *testing.T) {
 	}
 }
 
-func TestSuggestion(t *testing.T) {
-	names := []string{"naive", "tiled", "blocked", "mma", "avx2", "avx512"}
-	for typed, want := range map[string]string{
-		"tield": "tiled", "avx521": "avx512", "blokced": "blocked", "naiv": "naive", "nmma": "mma", "wgmma": "mma",
-		"tensor": "", "x": "", "": "",
-	} {
-		got := suggestion(typed, names)
-		if want != "" {
-			want = " (did you mean \"" + want + "\"?)"
-		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", typed, got, want)
-		}
-	}
-}
-
 // TestBenchErrors checks that errors name the wrong input in one line.
 func TestBenchErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{
-		"--kernels avx521":                     `--kernels: no kernel "avx521" on cpu (did you mean "avx512"?)`,
-		"--device emu --kernels mma-tf23":      `--kernels: no kernel "mma-tf23" on emu (did you mean "mma-tf32"?)`,
-		"--device emu --kernels blocked-f32x3": `--kernels: no kernel "blocked-f32x3" on emu`,
-		"--device emu --kernels tield:16":      `--kernels: no kernel "tield" on emu (did you mean "tiled"?)`,
-		"--device emu --kernels auto-tf23":     `--kernels: no kernel "auto-tf23" on emu (did you mean "auto-tf32"?)`,
-		"--kernels auto-f32x3":                 `--kernels: no kernel "auto-f32x3" on cpu (want one of`,
+		"--kernels avx521":                     `--kernels: unknown kernel "avx521" (did you mean "avx512"?)`,
+		"--device emu --kernels mma-tf23":      `--kernels: unknown kernel "mma-tf23" (did you mean "mma-tf32"?)`,
+		"--device emu --kernels blocked-f32x3": `--kernels: unknown kernel "blocked-f32x3"`,
+		"--device emu --kernels tield:16":      `--kernels: unknown kernel "tield" (did you mean "tiled"?)`,
+		"--device emu --kernels auto-tf23":     `--kernels: unknown kernel "auto-tf23" (did you mean "auto-tf32"?)`,
+		"--kernels auto-f32x3":                 `--kernels: unknown kernel "auto-f32x3": want one of`,
 		"--kernels aut":                        `(did you mean "auto"?)`,
 		"--device auto":                        "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
 		"--preset quick --device auto":         "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
-		"--preset stduy":                       `--preset stduy: no such preset (did you mean "study"?)`,
+		"--preset stduy":                       `--preset: unknown preset "stduy" (did you mean "study"?)`,
 		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000": "out of memory: the matrices to measure 1000000×1000000 · " +
 			"1000000×1000000 float32 need 14901.2 GiB, and this machine has",

@@ -69,7 +69,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	options := f.options()
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		subjects: func(*gemm.Problem) []string { return names(kernels, others) }, options: options,
+		subjects: func(*gemm.Problem) []string { return namesOf(kernels, others) }, options: options,
 		newCase: func(p gemm.Problem) bench.Case {
 			return bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: true}
 		},

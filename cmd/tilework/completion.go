@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"tilework/internal/names"
 )
 
 // completionScripts lists the shells, with the functions that write their completion scripts.
@@ -47,8 +49,7 @@ SHELL is one of ` + strings.Join(shellNames(), ", ") + `. Load the script in you
 			}
 			i := slices.Index(shellNames(), args[0])
 			if i < 0 {
-				return fmt.Errorf("completion: unknown shell %q%s (want %s)",
-					args[0], suggestion(args[0], shellNames()), strings.Join(shellNames(), ", "))
+				return fmt.Errorf("completion: %w", names.Unknown("shell", args[0], shellNames()))
 			}
 			return completionScripts[i].write(c.Root(), c.OutOrStdout())
 		},

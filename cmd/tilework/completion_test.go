@@ -14,8 +14,8 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"zhs":      `completion: unknown shell "zhs" (did you mean "zsh"?) (want bash, fish, powershell, zsh)`,
-		"nushell":  `completion: unknown shell "nushell" (want bash, fish, powershell, zsh)`,
+		"zhs":      `completion: unknown shell "zhs" (did you mean "zsh"?): want one of bash, fish, powershell, zsh`,
+		"nushell":  `completion: unknown shell "nushell": want one of bash, fish, powershell, zsh`,
 		"":         "completion: want the name of one shell (bash, fish, powershell, zsh)",
 		"zsh bash": "completion: want the name of one shell (bash, fish, powershell, zsh)",
 	} {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tilework/internal/names"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -112,8 +113,7 @@ func (l *kernelLaunch) chooseEntry(file string, p *emu.Program) (string, error) 
 	case len(entries) == 0:
 		return "", fmt.Errorf("%s has no kernel (.entry)", file)
 	case l.Entry != "" && !slices.Contains(entries, l.Entry):
-		return "", l.wrong("entry", fmt.Errorf("%s: %s has no such kernel, want %s%s",
-			l.Entry, file, strings.Join(entries, " or "), suggestion(l.Entry, entries)))
+		return "", l.wrong("entry", fmt.Errorf("of %s: %w", file, names.Unknown("kernel", l.Entry, entries)))
 	case l.Entry != "":
 		return l.Entry, nil
 	case len(entries) == 1:
@@ -183,11 +183,10 @@ func (l *kernelLaunch) argError(err error) error {
 func (f *emulateFlags) namedMemory(name string) (kernelArg, error) {
 	a, ok := f.named[name]
 	if !ok {
-		names := slices.Sorted(maps.Keys(f.named))
-		if len(names) == 0 {
+		if len(f.named) == 0 {
 			return a, errors.New(`no memory has a name: want "memory" in a file of --script`)
 		}
-		return a, fmt.Errorf("no memory has this name: want one of %s%s", strings.Join(names, ", "), suggestion(name, names))
+		return a, names.Unknown("memory", name, slices.Sorted(maps.Keys(f.named)))
 	}
 	a.file, a.output = "", false // the declaration writes the file
 	return a, nil

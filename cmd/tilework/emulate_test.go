@@ -161,7 +161,7 @@ func TestEmulateErrors(t *testing.T) {
 		{"emulate empty.ptx", "no kernel"},
 		{"emulate matmul.ptx", "has 5 kernels: want --entry with one of"},
 		{"emulate empty.ptx --entry foo", "no kernel"},
-		{"emulate matmul.ptx --entry foo", "--entry foo: matmul.ptx has no such kernel, want _Z5naive"},
+		{"emulate matmul.ptx --entry foo", `--entry of matmul.ptx: unknown kernel "foo": want one of _Z5naive`},
 		{"emulate matmul.ptx --entry _Z5naivePKfS0_Pfii", `(did you mean "_Z5naivePKfS0_Pfiii"?)`},
 		{"emulate matmul.ptx --entry naive", "kernel _Z5naivePKfS0_Pfiii has 6 parameters, found 0"},
 		{"emulate matmul.ptx --entry tiled",

@@ -63,7 +63,7 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.shape, "shape", "", "the shape MxNxK of the product (default: 1024x1024x1024, for --trace 4x4x4)")
-	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
+	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(model.LookupNames(), ", "))
 	fl.StringVar(&f.tile, "tile", "",
 		"the kernel's tile, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for "+
 			"--trace the smallest)")
@@ -80,7 +80,7 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 	fl.BoolVar(&f.ptx, "ptx", false, "print the PTX of the kernel")
 	exclusive(c, "trace", "ptx")
 	formatFlag(c, &f.format, "table", "json")
-	complete(c, "gpu", gpuNames()...)
+	complete(c, "gpu", model.LookupNames()...)
 	complete(c, "dtype", typeNames()...)
 	complete(c, "precision", precisionNames()...)
 	return c

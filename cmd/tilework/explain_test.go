@@ -62,8 +62,8 @@ func TestExplainErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "one of naive, tiled"},
 		{"naive tiled", "explain takes one kernel, found 2 arguments (naive, tiled): want one of"},
-		{"fastest", `no kernel "fastest" on gpu (want one of naive,`},
-		{"tield", `no kernel "tield" on gpu (did you mean "tiled"?)`},
+		{"fastest", `unknown kernel "fastest": want one of naive,`},
+		{"tield", `unknown kernel "tield" (did you mean "tiled"?)`},
 		{"tiled --gpu h300", `--gpu: unknown GPU "h300"`},
 		{"tiled --tile 33", "size 33×33 with one thread per element: want at most 1024 threads"},
 		{"tiled --tile big", `--tile: not supported: "big" is not a tile`},
@@ -77,7 +77,7 @@ func TestExplainErrors(t *testing.T) {
 		{"tiled --trace --shape 64x64x64", "a trace of 64×64×64: want at most 16"},
 		{"tiled --trace --ptx", "--trace and --ptx exclude each other"},
 		{"tiled --ptx --format json", "PTX has only one format"},
-		{"tiled --format csv", "--format csv"},
+		{"tiled --format csv", `--format: unknown format "csv"`},
 	} {
 		stdout, stderr, code := run(t.Context(), append([]string{"explain"}, strings.Fields(c.args)...)...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "\n") {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 	"tilework/internal/table"
 	"tilework/ranks"
 )
@@ -101,7 +102,6 @@ and shows how its GPU kernels work.`,
 		explainCommand(), occupancyCommand(), scalingCommand(), emulateCommand(), studyCommand(),
 		kernelsCommand(), devicesCommand(), versionCommand(), completionCommand(),
 	)
-	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	for _, c := range root.Commands() {
@@ -142,7 +142,15 @@ func flagError(c *cobra.Command, err error) error {
 				value.GetFlag().Name, value.GetValue(), want, c.CommandPath())
 		}
 	}
-	return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+	hint := ""
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if similar := names.Similar(unknown.GetSpecifiedName(), known); similar != "" {
+			hint = fmt.Sprintf("did you mean --%s? ", similar)
+		}
+	}
+	return fmt.Errorf("%w (%ssee %s --help)", err, hint, c.CommandPath())
 }
 
 // typeDocs describes the types of flags in error messages.
@@ -173,11 +181,11 @@ func noArgs(c *cobra.Command, args []string) error {
 		return nil
 	}
 	if c.HasSubCommands() {
-		msg := fmt.Sprintf("unknown command %q", args[0])
-		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			msg += fmt.Sprintf(" (did you mean %q?)", near[0])
+		var known []string
+		for _, sub := range c.Commands() {
+			known = append(known, sub.Name())
 		}
-		return fmt.Errorf("%s; see %s --help", msg, c.CommandPath())
+		return fmt.Errorf("%w; see %s --help", names.Unknown("command", args[0], known), c.CommandPath())
 	}
 	return fmt.Errorf("unexpected argument %q; see %s --help", args[0], c.CommandPath())
 }

@@ -59,7 +59,7 @@ func (f *epilogueFlags) declare(c *cobra.Command) {
 // parse returns the epilogue that the flags describe, without reading files.
 func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	if e.Activation, err = gemm.ParseActivation(f.activation); err != nil {
-		return e, fmt.Errorf("--activation: %w%s", err, suggestion(f.activation, activationNames()))
+		return e, fmt.Errorf("--activation: %w", err)
 	}
 	switch {
 	case f.biasAlong != "cols" && f.biasAlong != "rows":

@@ -41,26 +41,14 @@ textbook exercise, without rounding.`,
 	fl.StringVar(&f.threads, "threads", "", "threads per block: 256, 16x16 or 8x8x4 (required)")
 	fl.StringVar(&f.smem, "smem", "0", "shared memory per block in bytes: 2048 or 2KB")
 	fl.IntVar(&f.regs, "regs", 0, "registers per thread (0: no limit by registers)")
-	fl.StringVar(&f.gpu, "gpu", "", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
+	fl.StringVar(&f.gpu, "gpu", "", "a GPU or an architecture: "+strings.Join(model.LookupNames(), ", "))
 	fl.IntVar(&f.smThreads, "sm-threads", 0, "maximum number of threads on the SM")
 	fl.StringVar(&f.smSmem, "sm-smem", "0", "shared memory of the SM (0: no limit)")
 	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "maximum number of blocks on the SM (0: no limit)")
 	fl.IntVar(&f.smRegs, "sm-regs", 0, "registers of the SM (0: no limit)")
 	f.output.addTo(c, "table", "json")
-	complete(c, "gpu", gpuNames()...)
+	complete(c, "gpu", model.LookupNames()...)
 	return c
-}
-
-// gpuNames returns the values of --gpu: the models, then the architectures.
-func gpuNames() []string {
-	var names []string
-	for _, m := range model.Models() {
-		names = append(names, m.Name)
-	}
-	for _, a := range model.Arches() {
-		names = append(names, a.String())
-	}
-	return names
 }
 
 func (f *occupancyFlags) run(c *cobra.Command, stdout io.Writer) error {

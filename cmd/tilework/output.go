@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"tilework/internal/names"
 	"tilework/internal/table"
 )
 
@@ -63,15 +65,13 @@ func formatFlag(c *cobra.Command, format *string, formats ...string) {
 	complete(c, "format", formats...)
 	old := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
-		for _, f := range formats {
-			if *format == f {
-				if old != nil {
-					return old(c, args)
-				}
-				return nil
-			}
+		switch {
+		case !slices.Contains(formats, *format):
+			return fmt.Errorf("--format: %w", names.Unknown("format", *format, formats))
+		case old != nil:
+			return old(c, args)
 		}
-		return fmt.Errorf("--format %s: unknown format (want one of %s)", *format, strings.Join(formats, ", "))
+		return nil
 	}
 }
 

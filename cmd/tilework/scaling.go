@@ -58,7 +58,7 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.gpu, "gpu", "h200", "the GPU: "+strings.Join(modelNames(), ", "))
+	fl.StringVar(&f.gpu, "gpu", "h200", "the GPU: "+strings.Join(model.Names(), ", "))
 	fl.StringVar(&f.gpus, "gpus", "8", "numbers of GPUs of each host: 8, 1,2,4 or 1..8x2")
 	fl.StringVar(&f.hosts, "hosts", "1", "numbers of hosts")
 	fl.StringVar(&f.sizes, "sizes", "16384", "sizes of square products: 8192,16384 or 1024..65536x2")
@@ -68,17 +68,9 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 	fl.Float64Var(&f.peer, "peer", 0, "GB/s that a GPU receives from the other GPUs of its host (default: that of --gpu)")
 	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9, "GB/s that a GPU receives from other hosts")
 	f.output.addTo(c, listFormats...)
-	complete(c, "gpu", modelNames()...)
+	complete(c, "gpu", model.Names()...)
 	complete(c, "dtypes", typeNames()...)
 	return c
-}
-
-// modelNames returns the names of the GPU models.
-func modelNames() (names []string) {
-	for _, m := range model.Models() {
-		names = append(names, m.Name)
-	}
-	return names
 }
 
 // scalingRow is a predicted product.
@@ -112,7 +104,7 @@ func (f *scalingFlags) model(c *cobra.Command) (*model.Model, error) {
 	}
 	switch {
 	case gpu.Generic():
-		err = fmt.Errorf("--gpu %s: an architecture, want one of %s", f.gpu, strings.Join(modelNames(), ", "))
+		err = fmt.Errorf("--gpu %s: an architecture, want one of %s", f.gpu, strings.Join(model.Names(), ", "))
 	case f.peer == 0 && !c.Flags().Changed("peer"):
 		err = fmt.Errorf("--gpu %s: no known rate of copies between these GPUs, want --peer, such as --peer 20", f.gpu)
 	case !(f.peer > 0):

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tilework/internal/names"
 )
 
 // Kind identifies a kind of device.
@@ -116,7 +118,7 @@ func ParseDevice(name string) (Device, error) {
 			return d, nil
 		}
 	}
-	return Device{}, fmt.Errorf("unknown device %q: want one of %s", name, strings.Join(forms(), ", "))
+	return Device{}, names.Unknown("device", name, forms())
 }
 
 // forms lists the forms of device names: "gpu", "gpu:N".

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"tilework/internal/names"
 	"tilework/internal/table"
 )
 
@@ -35,14 +36,11 @@ func Formats() []Format { return slices.Clone(formats) }
 
 // FindFormat returns the format with the given name.
 func FindFormat(name string) (Format, error) {
-	var known []string
-	for _, f := range formats {
-		if f.Name == name {
-			return f, nil
-		}
-		known = append(known, f.Name)
+	i, err := names.Find("format", name, formats, func(f *Format) string { return f.Name })
+	if err != nil {
+		return Format{}, err
 	}
-	return Format{}, fmt.Errorf("unknown format %q: want one of %s", name, strings.Join(known, ", "))
+	return formats[i], nil
 }
 
 func writeJSONL(w io.Writer, records []Record, _ int) error {

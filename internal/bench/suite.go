@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"fmt"
-	"strings"
-
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 )
 
 // Sample is a product of a suite. Its element types are chosen by the caller.
@@ -43,10 +41,7 @@ type Draw struct {
 // suites lists the suites that published speeds refer to. Those of fixed shapes are chosen before
 // any tuning for them and do not change afterwards. Otherwise the results could decide which shapes
 // they contain.
-var suites = []struct {
-	name    string
-	samples func(Draw) []Sample
-}{
+var suites = []suite{
 	{"fp32", fixed(float32Suite)},
 	{"cpu", fixed(cpuSuite)},
 	{"tensor", fixed(tensorSuite)},
@@ -68,12 +63,17 @@ func Suites() []string {
 	return names
 }
 
+// suite is a named list of shapes.
+type suite struct {
+	name    string
+	samples func(Draw) []Sample
+}
+
 // Suite returns the samples of the suite with the given name. Only RandomSuite uses d.
 func Suite(name string, d Draw) ([]Sample, error) {
-	for _, s := range suites {
-		if s.name == name {
-			return s.samples(d), nil
-		}
+	i, err := names.Find("suite", name, suites, func(s *suite) string { return s.name })
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("unknown suite %q: want one of %s", name, strings.Join(Suites(), ", "))
+	return suites[i].samples(d), nil
 }

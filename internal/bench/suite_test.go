@@ -67,7 +67,7 @@ func TestSuites(t *testing.T) {
 		}
 	}
 	if _, err := Suite("fp31", Draw{}); err == nil ||
-		err.Error() != `unknown suite "fp31": want one of fp32, cpu, tensor, models, random` {
+		err.Error() != `unknown suite "fp31" (did you mean "fp32"?): want one of fp32, cpu, tensor, models, random` {
 		t.Errorf("unknown suite: got error %v", err)
 	}
 }

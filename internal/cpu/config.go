@@ -155,8 +155,8 @@ func Routes(p *gemm.Problem, workers int) []backend.Choice {
 // Blockings lists variants of a candidate with other block sizes. It omits sizes that divide p into
 // the same blocks as an earlier variant.
 func Blockings(p *gemm.Problem, route backend.Choice) []backend.Choice {
-	i, ok := find(route.Kernel)
-	if !ok || kernels[i].naive {
+	i, err := find(route.Kernel)
+	if err != nil || kernels[i].naive {
 		return nil
 	}
 	t := kernels[i].tiles(p.Accum())

@@ -155,8 +155,8 @@ func TestChoose(t *testing.T) {
 		{env: "loop", in: dtype.F64, want: "loop"},
 		{env: "portable", in: dtype.I8, want: "portable"},
 		{env: "loop", name: "portable", in: dtype.F32, want: "portable"},
-		{env: "sse", in: dtype.F32, want: "TILEWORK_CPU=sse", err: gemm.ErrUnsupported},
-		{name: "blocked", in: dtype.F32, want: `no CPU kernel "blocked"`, err: gemm.ErrUnsupported},
+		{env: "sse", in: dtype.F32, want: `TILEWORK_CPU: not supported: unknown CPU kernel "sse"`, err: gemm.ErrUnsupported},
+		{name: "blocked", in: dtype.F32, want: `unknown CPU kernel "blocked"`, err: gemm.ErrUnsupported},
 	} {
 		c, err := choose(test.name, test.env, test.in)
 		if test.err != nil {

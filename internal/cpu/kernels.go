@@ -11,13 +11,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 )
 
 // Kernel is one entry of the kernel list.
@@ -229,22 +229,13 @@ func appendTiles[T scalar](sizes []int, mk *microKernel[T]) []int {
 	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc*mk.Group)
 }
 
-// names returns the names of all kernels, for error messages.
-func names() string {
-	var s []string
-	for _, k := range kernels {
-		s = append(s, k.Name)
+// find returns the index of the kernel with a name. The error is ErrUnsupported.
+func find(name string) (int, error) {
+	i, err := names.Find("CPU kernel", name, kernels, func(k **Kernel) string { return (*k).Name })
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
 	}
-	return strings.Join(s, ", ")
-}
-
-func find(name string) (int, bool) {
-	for i, k := range kernels {
-		if k.Name == name {
-			return i, true
-		}
-	}
-	return 0, false
+	return i, nil
 }
 
 // choice is a kernel and the reason for its selection.
@@ -277,10 +268,10 @@ var cachedChoices [256]atomic.Pointer[choice] // indexed by element type
 // matrices of type in that this CPU supports, and no faster one than limit unless limit is empty.
 func choose(name, limit string, in dtype.Type) (choice, error) {
 	if name != "" {
-		i, ok := find(name)
-		switch k := kernels[max(i, 0)]; {
-		case !ok:
-			return choice{}, fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
+		i, err := find(name)
+		switch k := kernels[i]; {
+		case err != nil:
+			return choice{}, err
 		case !k.Available():
 			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this CPU lacks", gemm.ErrUnsupported, name,
 				k.ISA)
@@ -290,10 +281,9 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 	}
 	last := len(kernels) - 1
 	if limit != "" {
-		i, ok := find(limit)
-		if !ok {
-			return choice{}, fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA,
-				limit, names())
+		i, err := find(limit)
+		if err != nil {
+			return choice{}, fmt.Errorf("%s: %w", EnvISA, err)
 		}
 		if !kernels[i].Available() {
 			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this CPU lacks", gemm.ErrUnsupported,

@@ -135,7 +135,7 @@ func costsOf(t *testing.T, name string) (*Kernel, *costs) {
 		}
 		kernel, _, _ := strings.Cut(rest, "-")
 		costs := map[string]*costs{"avx2": m.avx2, "avx512": m.avx512, "avx512bf16": m.avx512, "amx": m.amx}[kernel]
-		if i, ok := find(kernel); ok && costs != nil {
+		if i, err := find(kernel); err == nil && costs != nil {
 			return kernels[i], costs
 		}
 	}

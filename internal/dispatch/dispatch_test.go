@@ -114,13 +114,13 @@ func TestPlanErrors(t *testing.T) {
 		want error
 		text string
 	}{
-		{Request{Kernel: "fast"}, gemm.ErrUnsupported, `no CPU kernel "fast"`},
-		{Request{Device: name(t, "cpu"), Kernel: "tiled"}, gemm.ErrUnsupported, `no CPU kernel "tiled"`},
+		{Request{Kernel: "fast"}, gemm.ErrUnsupported, `unknown CPU kernel "fast"`},
+		{Request{Device: name(t, "cpu"), Kernel: "tiled"}, gemm.ErrUnsupported, `unknown CPU kernel "tiled"`},
 		{Request{Device: name(t, "cpu"), Problem: tf32}, gemm.ErrUnsupported, "precision tf32 on the CPU"},
 		{Request{Device: name(t, "emu"), Kernel: "tiled", Problem: tf32}, gemm.ErrUnsupported,
 			"kernel tiled multiplies no float32 in precision tf32"},
 		{Request{Device: name(t, "emu:t4"), Problem: f32x3}, gemm.ErrUnsupported, "kernel wgmma needs sm_90a"},
-		{Request{Device: name(t, "emu"), Kernel: "loop"}, gemm.ErrUnsupported, `no GPU kernel "loop"`},
+		{Request{Device: name(t, "emu"), Kernel: "loop"}, gemm.ErrUnsupported, `unknown GPU kernel "loop"`},
 		{Request{Device: name(t, "emu"), Kernel: ":16"}, gemm.ErrUnsupported, "of no kernel"},
 		{Request{Device: name(t, "emu"), Kernel: "tiled:-4"}, gemm.ErrUnsupported, "-4"},
 		{Request{Device: name(t, "emu:h300")}, gemm.ErrNoDevice, `emu:h300: unknown GPU "h300"`},

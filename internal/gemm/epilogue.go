@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tilework/dtype"
+	"tilework/internal/names"
 )
 
 // Epilogue describes the operations on each element x of α·op(A)·op(B) + β·C before it is rounded
@@ -135,14 +136,8 @@ func (a Activation) String() string { return activations[a].Name }
 
 // ParseActivation returns the activation of a name.
 func ParseActivation(name string) (Activation, error) {
-	names := make([]string, len(activations))
-	for i := range activations {
-		if activations[i].Name == name {
-			return Activation(i), nil
-		}
-		names[i] = activations[i].Name
-	}
-	return 0, fmt.Errorf("unknown activation %q (want one of %s)", name, strings.Join(names, ", "))
+	i, err := names.Find("activation", name, activations[:], func(a *ActivationInfo) string { return a.Name })
+	return Activation(i), err
 }
 
 func (p *Problem) checkEpilogue() error {
@@ -419,8 +414,7 @@ func ParseEpilogue(text string) (e Epilogue, err error) {
 	for name := range strings.SplitSeq(text, "+") {
 		at := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 		if at < 0 {
-			return Epilogue{}, fmt.Errorf("epilogue %q does no %q (want %s, with a + between)", text, name,
-				strings.Join(EpilogueParts(), ", "))
+			return Epilogue{}, names.Unknown("operation", name, EpilogueParts())
 		}
 		parts[at].set(&e)
 	}

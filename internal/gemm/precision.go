@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"tilework/dtype"
+	"tilework/internal/names"
 )
 
 // Precision selects the arithmetic of a product. A precision other than Native is faster. Its
@@ -63,14 +63,14 @@ func (p Precision) String() string { return precisions[p].Name }
 // ParsePrecision returns the precision of a name; the empty name is Native. The error is
 // ErrUnsupported.
 func ParsePrecision(name string) (Precision, error) {
-	var names []string
-	for i := range precisions {
-		if precisions[i].Name == name || name == "" {
-			return Precision(i), nil
-		}
-		names = append(names, precisions[i].Name)
+	if name == "" {
+		return Native, nil
 	}
-	return 0, fmt.Errorf("%w: no precision %q (there are %s)", ErrUnsupported, name, strings.Join(names, ", "))
+	i, err := names.Find("precision", name, precisions[:], func(p *PrecisionInfo) string { return p.Name })
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return Precision(i), nil
 }
 
 // Check returns ErrUnsupported if elements of type t cannot be multiplied in precision p.

@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"strings"
+
+	"tilework/internal/names"
 )
 
 // Rate is a kind of arithmetic with a peak rate. A fused multiply-add counts as two operations.
@@ -46,12 +48,8 @@ func (r Rate) String() string {
 
 // ParseRate returns the rate with the given name.
 func ParseRate(name string) (Rate, error) {
-	for _, r := range Rates() {
-		if r.String() == name {
-			return r, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown rate %q: want one of %s", name, strings.Join(rateNames[:], ", "))
+	i, err := names.Find("rate", name, rateNames[:], func(name *string) string { return *name })
+	return Rate(i), err
 }
 
 // Peaks holds the peak rates of a GPU in operations per second. Zero means that the GPU has no
@@ -94,7 +92,7 @@ func (m *Model) PeakRate(r Rate) (float64, error) {
 
 func (m *Model) errGeneric(what string) error {
 	return fmt.Errorf("%s is an architecture and has no %s: want a GPU, one of %s", m.Name, what,
-		strings.Join(names(), ", "))
+		strings.Join(Names(), ", "))
 }
 
 // Models returns the GPUs in the order of the table. The rows are shared and must not be modified.
@@ -106,10 +104,20 @@ func Models() []*Model {
 	return all
 }
 
-func names() []string {
+// Names returns the names of the GPUs in the order of the table.
+func Names() []string {
 	all := make([]string, len(models))
 	for i := range models {
 		all[i] = models[i].Name
+	}
+	return all
+}
+
+// LookupNames returns the names of the GPUs and then those of the architectures.
+func LookupNames() []string {
+	all := Names()
+	for _, a := range arches {
+		all = append(all, a.String())
 	}
 	return all
 }
@@ -131,14 +139,11 @@ func Lookup(name string) (*Model, error) {
 	if similar != nil {
 		return nil, fmt.Errorf("GPU %q is ambiguous: want one of %s", name, strings.Join(similar, ", "))
 	}
-	targets := make([]string, len(arches))
-	for i, a := range arches {
-		targets[i] = a.String()
-		if target := strings.ToLower(name); strings.TrimRight(target, "af") == targets[i] && len(target) <= len(targets[i])+
-			1 {
-			return &Model{Name: targets[i], Arch: a}, nil
+	target := strings.ToLower(name)
+	for _, a := range arches {
+		if known := a.String(); strings.TrimRight(target, "af") == known && len(target) <= len(known)+1 {
+			return &Model{Name: known, Arch: a}, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown GPU %q: want one of %s, or an architecture: %s", name, strings.Join(names(), ", "),
-		strings.Join(targets, ", "))
+	return nil, names.Unknown("GPU", name, LookupNames())
 }

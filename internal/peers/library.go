@@ -14,6 +14,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/dl"
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 )
 
 // Library describes a library.
@@ -111,14 +112,11 @@ func Libraries() []*Library { return append([]*Library(nil), libraries...) }
 
 // Find returns the library with the given name.
 func Find(name string) (*Library, error) {
-	var known []string
-	for _, l := range libraries {
-		if l.Name == name {
-			return l, nil
-		}
-		known = append(known, l.Name)
+	i, err := names.Find("peer", name, libraries, func(l **Library) string { return (*l).Name })
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("unknown peer %q: want one of %s", name, strings.Join(known, ", "))
+	return libraries[i], nil
 }
 
 // affix is a prefix and suffix that a build adds to the names of its functions.

@@ -3,13 +3,12 @@ package study
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"tilework/internal/explain"
 	"tilework/internal/model"
+	"tilework/internal/names"
 )
 
 // GPU is a row of the list of GPUs.
@@ -124,8 +123,7 @@ func method[Q, R any](f func(context.Context, *Q, Progress) (*R, error)) methodF
 func Call(ctx context.Context, name string, params []byte, progress Progress) ([]byte, error) {
 	f, ok := methods[name]
 	if !ok {
-		return nil, fmt.Errorf("no method %q: want one of %s", name,
-			strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+		return nil, names.Unknown("method", name, slices.Sorted(maps.Keys(methods)))
 	}
 	result, err := f(ctx, params, progress)
 	if err != nil {

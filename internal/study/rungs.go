@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tilework/dtype"
 	"tilework/internal/explain"
@@ -16,6 +15,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
 	"tilework/internal/model"
+	"tilework/internal/names"
 )
 
 // Rung is a kernel of the ladder with a tile.
@@ -187,14 +187,10 @@ func Rungs() []Rung { return rungs }
 
 // findRung returns the rung with the given ID and the one below it, or nil for the lowest.
 func findRung(id string) (r, below *Rung, err error) {
-	i := slices.IndexFunc(rungs, func(r Rung) bool { return r.ID == id })
+	i, err := names.Find("rung", id, rungs, func(r *Rung) string { return r.ID })
 	switch {
-	case i < 0:
-		var ids []string
-		for _, r := range rungs {
-			ids = append(ids, r.ID)
-		}
-		return nil, nil, fmt.Errorf("no rung %q: want one of %s", id, strings.Join(ids, ", "))
+	case err != nil:
+		return nil, nil, err
 	case i > 0:
 		below = &rungs[i-1]
 	}

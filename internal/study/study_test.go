@@ -160,9 +160,9 @@ func TestWatch(t *testing.T) {
 // TestErrors checks the messages for bad requests.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ method, params, want string }{
-		{"other", "{}", `no method "other": want one of contents,`},
+		{"other", "{}", `unknown method "other": want one of contents,`},
 		{"run", "{", "unexpected end of JSON input"},
-		{"run", `{"rung":"tiles","gpu":"h200"}`, `no rung "tiles": want one of naive, tiled-2,`},
+		{"run", `{"rung":"tiles","gpu":"h200"}`, `unknown rung "tiles": want one of naive, tiled-2,`},
 		{"run", `{"rung":"naive","gpu":"h2000","m":1,"n":1,"k":1}`, "h2000"},
 		{"run", `{"rung":"naive","gpu":"h200","m":0,"n":1,"k":1}`, "M is 0: want 1 to 256"},
 		{"run", `{"rung":"naive","gpu":"h200","m":256,"n":256,"k":256}`, "256×256×256 is 16,777,216 multiply-adds: want"},

@@ -2,11 +2,11 @@ package choose
 
 import (
 	"fmt"
-	"strings"
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
+	"tilework/internal/names"
 )
 
 // row is a kernel of the list with the functions and numbers from which it is chosen.
@@ -56,12 +56,9 @@ func Find(name string) (*kernel.Kernel, error) {
 }
 
 func find(name string) (*row, error) {
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		if r.Name == name {
-			return r, nil
-		}
-		names[i] = r.Name
+	i, err := names.Find("GPU kernel", name, rows, func(r **row) string { return (*r).Name })
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
 	}
-	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
+	return rows[i], nil
 }

@@ -12,9 +12,9 @@ package check
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
+	"tilework/internal/names"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -54,10 +54,8 @@ func Checkers() []Checker {
 
 // ParseChecker returns the checker with the given name.
 func ParseChecker(name string) (Checker, error) {
-	if i := slices.Index(checkerNames[:], name); i >= 0 {
-		return Checker(i), nil
-	}
-	return 0, fmt.Errorf("unknown checker %q: want one of %s", name, strings.Join(checkerNames[:], ", "))
+	i, err := names.Find("checker", name, checkerNames[:], func(known *string) string { return *known })
+	return Checker(i), err
 }
 
 // Rule is a rule of the PTX ISA that code can violate without effect on the GPUs of today.
@@ -77,10 +75,11 @@ func Rules() []Rule { return []Rule{ProxyFence, ExitedBlock} }
 
 // ParseRule returns the rule with the given name.
 func ParseRule(name string) (Rule, error) {
-	if r := Rule(name); slices.Contains(Rules(), r) {
-		return r, nil
+	i, err := names.Find("rule", name, Rules(), func(r *Rule) string { return string(*r) })
+	if err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("unknown rule %q: want one of %s, %s", name, ProxyFence, ExitedBlock)
+	return Rules()[i], nil
 }
 
 // allow adds the name of the violated rule to a finding, which becomes advice if the rule is
