@@ -100,6 +100,7 @@ func TestErrors(t *testing.T) {
 	both := counted(8, 8)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
+	_, noGroup := OpenRanks(ctx, nil, "cpu")
 	for _, test := range []struct {
 		name string
 		err  error
@@ -117,6 +118,7 @@ func TestErrors(t *testing.T) {
 			"the bias of float32"},
 		{"kernel", Gemm(ctx, 1, a, b, 0, c, WithKernel("fast")), ErrUnsupported,
 			`unknown CPU kernel "fast": want one of loop, `},
+		{"no group", noGroup, ErrUnsupported, "no group of ranks"},
 		{"device", Gemm(ctx, 1, a, b, 0, c, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
 		{"GPU", Gemm(ctx, 1, a, b, 0, c, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
 		{"precision", Gemm(ctx, 1, a, b, 0, c, WithPrecision(TF32)), ErrUnsupported,
@@ -237,5 +239,18 @@ func TestEmptyResults(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNilOption checks that a nil Option does nothing, as for a variable that no branch sets.
+func TestNilOption(t *testing.T) {
+	a := FromSlice(1, 2, []float32{3, 4})
+	c, err := Mul(t.Context(), a, a.T(), nil, WithThreads(1), nil)
+	if err != nil || c.At(0, 0) != 25 {
+		t.Fatalf("got %v, %v, want 25", c, err)
+	}
+	p, err := PlanGemm(a, a.T(), c, WithThreads(1), nil, WithDevice("cpu"))
+	if err != nil || !strings.Contains(p.String(), ", 1 thread:") {
+		t.Errorf("got %q, %v, want 1 thread", p, err)
 	}
 }

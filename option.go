@@ -9,7 +9,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Option adjusts one product. A later option overrides an earlier one that sets the same thing.
+// Option adjusts one product. A later option overrides an earlier one that sets the same thing. A
+// nil Option does nothing.
 //
 // Options that take an [Operand] accept a [Matrix] or, for a product on a device, a [DeviceMatrix]
 // on that device. A product on a device uploads operands that are on the host.
@@ -50,7 +51,9 @@ func (c *config) request(r *dispatch.Request) {
 // apply applies opts to c.
 func (c *config) apply(opts []Option) {
 	for _, o := range opts {
-		o(c)
+		if o != nil {
+			o(c)
+		}
 	}
 }
 

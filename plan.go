@@ -27,7 +27,10 @@ type Plan struct {
 // String returns the plan in one line.
 func (p Plan) String() string {
 	s := fmt.Sprintf("%d×%d·%d×%d %s → %s on %s, kernel %s", p.M, p.K, p.K, p.N, p.In, p.Out, p.Device, p.Kernel)
-	if p.Threads > 0 {
+	switch {
+	case p.Threads == 1:
+		s += ", 1 thread"
+	case p.Threads > 1:
 		s += fmt.Sprintf(", %d threads", p.Threads)
 	}
 	s = fmt.Sprintf("%s: %s (%s)", s, p.Detail, p.Why)
@@ -39,8 +42,8 @@ func (p Plan) String() string {
 
 // PlanGemm returns the plan of [Gemm] for these operands and options. It reads no element. To
 // choose the device it may measure products of other matrices. M, N and K are those of one product
-// of a batch, on the host of the first one, and M counts the rows of all groups. All ranks of a
-// [Team] call it at the same time.
+// of a batch, on the host of the first one, and M counts the rows of all groups. All ranks of
+// [OpenRanks] call it at the same time.
 func PlanGemm[T, R dtype.Element](a, b Operand[T], c Operand[R], opts ...Option) (Plan, error) {
 	k := newCall(1, a, b, 0, c, opts)
 	pl, err := k.describePlan()

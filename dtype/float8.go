@@ -13,11 +13,17 @@ type Float8E5M2 uint8
 // Float32 returns the exact value of x. A NaN keeps its sign and becomes quiet.
 func (x Float8E4M3) Float32() float32 { return valuesE4M3[x] }
 
+// String returns the value of x in decimal: "1.5".
+func (x Float8E4M3) String() string { return text32(x.Float32()) }
+
 // Float64 returns the exact value of x.
 func (x Float8E4M3) Float64() float64 { return float64(valuesE4M3[x]) }
 
 // Float32 returns the exact value of x. A NaN keeps its sign and payload and becomes quiet.
 func (x Float8E5M2) Float32() float32 { return Float16(uint16(x) << 8).Float32() }
+
+// String returns the value of x in decimal: "1.5".
+func (x Float8E5M2) String() string { return text32(x.Float32()) }
 
 // Float64 returns the exact value of x.
 func (x Float8E5M2) Float64() float64 { return float64(x.Float32()) }

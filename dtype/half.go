@@ -40,6 +40,12 @@ func (b BFloat16) Float32() float32 {
 // Float64 returns the exact value of b.
 func (b BFloat16) Float64() float64 { return float64(b.Float32()) }
 
+// String returns the value of h in decimal: "1.5".
+func (h Float16) String() string { return text32(h.Float32()) }
+
+// String returns the value of b in decimal: "1.5".
+func (b BFloat16) String() string { return text32(b.Float32()) }
+
 // Float16From32 rounds f to binary16, to nearest with ties to even. A value that is too large
 // becomes an infinity. A NaN stays a NaN.
 func Float16From32(f float32) Float16 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tilework/internal/bench"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
@@ -86,7 +87,7 @@ func (r *emulateResult) print(w io.Writer) error {
 	}
 	advice := len(r.report.Findings) - r.report.Errors()
 	_, err := fmt.Fprintf(w, "%d warp %s in %s: %d %s, %d advisory %s\n",
-		r.Instructions, plural("instruction", int(r.Instructions)), seconds(r.Seconds),
+		r.Instructions, plural("instruction", int(r.Instructions)), bench.Duration(r.Seconds),
 		r.Errors, plural("error", r.Errors), advice, plural("finding", advice))
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/bench"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -519,7 +520,7 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, 
 	}
 	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.Out()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--c: %w", err)
 	}
 	if m.OpRows() != p.M || m.OpCols() != p.N {
 		return nil, fmt.Errorf("%w: --c %s is %d×%d and the product is %d×%d: want the same shape",
@@ -548,10 +549,10 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 	if f.verbose {
 		compiled := ""
 		if r.Compile > 0 {
-			compiled = fmt.Sprintf("compiled the kernel in %s, ", seconds(r.Compile))
+			compiled = fmt.Sprintf("compiled the kernel in %s, ", bench.Duration(r.Compile))
 		}
 		fmt.Fprintf(stderr, "read in %s, %scomputed in %s, wrote in %s\n",
-			seconds(r.Read), compiled, seconds(r.Compute), seconds(r.Write))
+			bench.Duration(r.Read), compiled, bench.Duration(r.Compute), bench.Duration(r.Write))
 	}
 	types := r.In
 	if r.Out != r.In {
@@ -565,23 +566,12 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 		where += fmt.Sprintf(", %d %s", r.Ranks, plural("rank", r.Ranks))
 	}
 	line := fmt.Sprintf("%d×%d · %d×%d %s in %s, %.4g GFLOP/s (%s) → %s",
-		r.M, r.K, r.K, r.N, types, seconds(r.Compute), r.GFLOPS, where, r.File)
+		r.M, r.K, r.K, r.N, types, bench.Duration(r.Compute), r.GFLOPS, where, r.File)
 	if r.Verified != nil {
 		line += "\nverified: " + r.Verified.String()
 	}
 	_, err := fmt.Fprintln(stdout, line)
 	return err
-}
-
-// seconds formats a time in seconds with a suitable unit: "1.23 ms".
-func seconds(s float64) string {
-	switch {
-	case s < 1e-3:
-		return fmt.Sprintf("%.3g µs", s*1e6)
-	case s < 1:
-		return fmt.Sprintf("%.3g ms", s*1e3)
-	}
-	return fmt.Sprintf("%.3g s", s)
 }
 
 func plural(word string, n int) string {

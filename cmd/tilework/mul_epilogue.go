@@ -126,7 +126,7 @@ func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, o gemm.Op
 	along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.VectorDim(o)]
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if m.OpCols() != want.Cols {
 		return nil, fmt.Errorf("%w: --%s %s has %d elements and C has %d %s: want one element for each",
@@ -141,7 +141,7 @@ func (f *epilogueFlags) matrix(ctx context.Context, files *inputFlags, flag, fil
 	transpose bool) (gemm.Layout, []byte, error) {
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type})
 	if err != nil {
-		return want, nil, err
+		return want, nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if transpose {
 		m.Layout = m.T()

@@ -58,7 +58,7 @@ func (f *inputFlags) parse(inputs []namedFile) (err error) {
 		}
 	}
 	if len(std) > 1 {
-		return fmt.Errorf("%s are all standard input (-): want at most one", strings.Join(std, ", "))
+		return fmt.Errorf("%s are standard input (-): want at most one", strings.Join(std, " and "))
 	}
 	return nil
 }

@@ -173,8 +173,8 @@ func TestMulPipes(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	for args, want := range map[string]string{
-		"mul - - -o c.npy":                                   "A, B are all standard input (-): want at most one",
-		"mul - b.csv --bias - -o c.npy":                      "A, --bias are all standard input (-)",
+		"mul - - -o c.npy":                                   "A and B are standard input (-): want at most one",
+		"mul - b.csv --bias - -o c.npy":                      "A and --bias are standard input (-)",
 		"mul - b.csv -o c.npy":                               "standard input: malformed: the file is empty",
 		"mul b.csv b.csv -o -.txt":                           `extension ".txt"`,
 		"mul b.csv b.csv -o - --dtype bfloat16":              "cannot hold bfloat16",

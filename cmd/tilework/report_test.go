@@ -23,7 +23,7 @@ func reportFolder(t *testing.T) {
 	for name, text := range map[string]string{
 		"a.jsonl": record, "b.json": "[" + record + "," + record + "]", "empty.jsonl": "",
 		"cut.jsonl": record + record + record[:100], "cut.json": "[" + record + ",",
-		"page.html": "<!DOCTYPE html>", "there.html": "mine",
+		"page.html": "<!DOCTYPE html>", "table.csv": "1,2\n", "there.html": "mine",
 		"old.jsonl": strings.Replace(record, `"schema":1`, `"schema":0`, 1),
 		"lie.jsonl": strings.Replace(record, `"gflops":1`, `"gflops":9`, 1),
 	} {
@@ -89,6 +89,7 @@ func TestReportErrors(t *testing.T) {
 		"old.jsonl -o r.html":                     "schema 0, want 1",
 		"lie.jsonl -o r.html":                     "record 1: gflops 9",
 		"a.jsonl a.jsonl -o r.html":               "named twice",
+		"table.csv -o r.html":                     "table.csv: not a file of records: record 1: found a JSON number",
 		"a.jsonl -o there.html":                   "there.html: file already exists",
 		"a.jsonl -o -":                            "-o -: the page is HTML, want a file that ends in .html",
 		"a.jsonl -o r.pdf":                        "-o r.pdf: the page is HTML, want a file that ends in .html",

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -221,20 +220,10 @@ var scalingColumns = []column[scalingRow]{
 	dropped(1, "HOSTS", func(r scalingRow) any { return r.Hosts }),
 	fixed("GPUS", func(r scalingRow) any { return r.GPUs }),
 	fixed("GRID", func(r scalingRow) any { return r.Grid }),
-	dropped(3, "KERNELS", func(r scalingRow) any { return roundedSeconds(r.KernelSeconds) }),
-	dropped(4, "COPIES", func(r scalingRow) any { return roundedSeconds(r.CopySeconds) }),
-	fixed("TIME", func(r scalingRow) any { return roundedSeconds(r.Seconds) }),
+	dropped(3, "KERNELS", func(r scalingRow) any { return bench.Duration(r.KernelSeconds) }),
+	dropped(4, "COPIES", func(r scalingRow) any { return bench.Duration(r.CopySeconds) }),
+	fixed("TIME", func(r scalingRow) any { return bench.Duration(r.Seconds) }),
 	fixed("TFLOP/S", func(r scalingRow) any { return strconv.FormatFloat(r.Flops/1e12, 'f', 0, 64) }),
 	fixed("EFFICIENCY", func(r scalingRow) any { return fmt.Sprintf("%.0f %%", 100*r.Efficiency) }),
 	dropped(2, "MEMORY/GPU", func(r scalingRow) any { return host.Bytes(uint64(r.MemoryBytes)) }),
-}
-
-// roundedSeconds formats a time with three digits.
-func roundedSeconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	unit := time.Nanosecond
-	for unit*1000 < d {
-		unit *= 10
-	}
-	return d.Round(unit).String()
 }

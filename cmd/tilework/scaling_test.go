@@ -36,8 +36,11 @@ func TestScalingPage(t *testing.T) {
 		}
 	}
 	for _, r := range predictedRows(t, "--dtypes bfloat16 --sizes 8192,16384,32768") {
-		check("| %d³ | %s | %s | %.0f | %.0f %% |", r.M, r.Grid, strings.NewReplacer("µ", " µ", "m", " m").Replace(
-			roundedSeconds(r.Seconds)), r.Flops/1e12, 100*r.Efficiency)
+		took := fmt.Sprintf("%.3g ms", 1e3*r.Seconds)
+		if r.Seconds < 1e-3 {
+			took = fmt.Sprintf("%.3g µs", 1e6*r.Seconds)
+		}
+		check("| %d³ | %s | %s | %.0f | %.0f %% |", r.M, r.Grid, took, r.Flops/1e12, 100*r.Efficiency)
 	}
 	hosts := "1,8,128"
 	if testkit.Full() {

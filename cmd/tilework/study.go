@@ -99,6 +99,13 @@ func buildSite(ctx context.Context, stderr io.Writer) (site.Site, error) {
 
 // write writes the files of the page into the folder f.export.
 func (f *studyFlags) write(ctx context.Context, stdout, stderr io.Writer) error {
+	// Report the usual errors before the page is compiled.
+	if info, err := os.Stat(f.export); err == nil && !info.IsDir() {
+		return fmt.Errorf("--export %s is a file: want a folder", f.export)
+	}
+	if err := matio.CheckReplace(filepath.Join(f.export, "index.html"), f.force); err != nil {
+		return err
+	}
 	files, err := buildSite(ctx, stderr)
 	if err != nil {
 		return err

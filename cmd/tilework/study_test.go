@@ -70,15 +70,26 @@ func TestStudyServes(t *testing.T) {
 
 // TestStudyWrong checks the messages for wrong flags, which come before anything is compiled.
 func TestStudyWrong(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("old", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"file", "old/index.html"} {
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, test := range []struct{ args, text string }{
 		{"study --addr nowhere:port", "--addr nowhere:port"},
 		{"study --addr localhost:1 --export page", "exclude each other"},
 		{"study --no-open --export page", "exclude each other"},
 		{"study --force", "--force without --export"},
 		{"study page", "unexpected argument"},
+		{"study --export file", "--export file is a file: want a folder"},
+		{"study --export old", "old/index.html: file already exists"},
 	} {
 		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
-		if code != 2 || !strings.Contains(stderr, test.text) {
+		if code != 2 || !strings.Contains(stderr, test.text) || strings.Contains(stderr, "compiling") {
 			t.Errorf("%s: exit code %d, %q; want 2 and %q", test.args, code, stderr, test.text)
 		}
 	}

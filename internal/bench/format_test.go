@@ -282,7 +282,8 @@ func TestReadRecordsErrors(t *testing.T) {
 		{"no subject", swap(`"subject":"tile 8/x"`, `"subject":""`), "record 2: no subject"},
 		{"unknown type", swap(`"in":"float32"`, `"in":"float31"`), `record 2: in: unknown element type "float31"`},
 		{"no size", swap(`"n":20`, `"n":0`), "record 2: shape 10×0×50: want"},
-		{"size overflow", swap(`"n":20`, `"n":99999999999999999999`), "record 2: json: "},
+		{"size overflow", swap(`"n":20`, `"n":99999999999999999999`),
+			"record 2: field n is a JSON number 99999999999999999999, want the Go type int"},
 		{"no reps", swap(`"reps":3`, `"reps":0`), "record 2: reps 0, "},
 		{"times out of order", swap(`"min":0.000001`, `"min":1`), "record 2: seconds "},
 		{"negative time", swap(`"min":0.000001`, `"min":-1`), "record 2: seconds "},
@@ -291,7 +292,8 @@ func TestReadRecordsErrors(t *testing.T) {
 			"record 2: 0 samples: want 1 to 3, the number of reps"},
 		{"sample of zero", swap(`"samples":[0.000001,`, `"samples":[0,`), "record 2: sample of 0 s"},
 		{"ratio of zero", swap(`"speed":2.5`, `"speed":0`), "record 2: versus "},
-		{"string instead of a number", swap(`"m":10`, `"m":"10"`), "record 2: json: "},
+		{"string instead of a number", swap(`"m":10`, `"m":"10"`),
+			"record 2: field m is a JSON string, want the Go type int"},
 		{"no instructions", countsLine(t, func(c *Counts) { c.Instructions = 0 }), "record 2: instructions 0"},
 		{"negative count", countsLine(t, func(c *Counts) { c.StoreBytes = -1 }), "record 2: store_bytes -1"},
 		{"fewer sectors than the ideal", countsLine(t, func(c *Counts) { c.Sectors = 1 }), "record 2: counts "},
@@ -305,7 +307,7 @@ func TestReadRecordsErrors(t *testing.T) {
 		{"data after an array", "[" + good + "]" + good, "after record 1: found more data"},
 		{"not JSON", "subject,m,n,k\n", "record 1: invalid character 's'"},
 		{"null", "null", "record 1: schema 0"},
-		{"number", "1", "record 1: json: "},
+		{"number", "1", "record 1: found a JSON number, want an object"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records, err := ReadRecords(strings.NewReader(c.text))

@@ -79,9 +79,16 @@ func startsArray(in *bufio.Reader) (bool, error) {
 	}
 }
 
+// unexpected returns the error for an error of the JSON decoder.
 func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
+	wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF
+	case isType && wrong.Field == "":
+		return fmt.Errorf("found a JSON %s, want an object", wrong.Value)
+	case isType:
+		return fmt.Errorf("field %s is a JSON %s, want the Go type %v", wrong.Field, wrong.Value, wrong.Type)
 	}
 	return err
 }

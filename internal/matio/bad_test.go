@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"tilework/dtype"
@@ -488,8 +489,7 @@ func TestNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Read(t.Context(), filepath.Join(folder, "folder.npy"), ReadOptions{})
-	var path *fs.PathError
-	if !errors.As(err, &path) || !strings.Contains(err.Error(), "folder.npy: is a directory") {
+	if !errors.Is(err, syscall.EISDIR) || !strings.Contains(err.Error(), "folder.npy: is a directory") {
 		t.Errorf("reading a folder: got error %v", err)
 	}
 	// A name with a newline is quoted.

@@ -30,21 +30,34 @@ func (p *place) open() (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(p.path)
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, noOperation(err)
 	case info.IsDir():
-		return nil, nil, &fs.PathError{Op: "read", Path: p.path, Err: syscall.EISDIR}
+		return nil, nil, p.isFolder()
 	case !info.Mode().IsRegular():
 		return nil, nil, p.fail(gemm.ErrUnsupported, "not a regular file: use - to read standard input")
 	}
 	f, err := os.Open(p.path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, noOperation(err)
 	}
 	if info, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// isFolder returns the error for a folder in place of a file.
+func (p *place) isFolder() error {
+	return fmt.Errorf("%s: %w: want a file", oneLine(p.spec), syscall.EISDIR)
+}
+
+// noOperation returns the error of an operation on a file, without the name of the operation.
+func noOperation(err error) error {
+	if system, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", oneLine(system.Path), system.Err)
+	}
+	return err
 }
 
 // IsStd reports whether spec names standard input or output.
@@ -107,7 +120,7 @@ func parseSpec(spec string) (place, error) {
 		return p, nil
 	}
 	if info, err := os.Stat(spec); err == nil && info.IsDir() {
-		return p, p.fail(gemm.ErrUnsupported, "is a folder: want a file")
+		return p, p.isFolder()
 	}
 	var known []string
 	for _, f := range formats {

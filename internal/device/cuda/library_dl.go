@@ -45,7 +45,10 @@ func openLibrary() (library, error) {
 			break
 		}
 		reason := err.Error()
-		if !strings.Contains(reason, file) {
+		switch {
+		case strings.HasSuffix(reason, "No such file or directory"):
+			reason = "no " + file
+		case !strings.Contains(reason, file):
 			reason = file + ": " + reason
 		}
 		reasons = append(reasons, reason)
