@@ -67,36 +67,8 @@ its instructions, operations, bytes, sectors and bank conflicts.
 Each preset is a series of measurements. Flags given with --preset replace those of the preset:
 ` + presetHelp() + `
 A part of a preset is skipped, with a message, if the machine lacks its device or library.
+` + peerHelp() + `
 
-Peers on the CPU:
-` + peerHelp([][2]string{
-			{strings.Join(libraryNames(), ", "), ""},
-			{readPeer, "reads B and multiplies nothing: about the least time of a product with few rows"},
-			{plainPeer, "tilework's own product without the --epilogue"},
-			{defaultPeer, "tilework's own product without --row-invariant"},
-		}) + `
-Peers on a GPU:
-` + peerHelp([][2]string{
-			{ltPeer, "cuBLASLt, with the fastest of the algorithms that it proposes"},
-			{ltTF32Peer, "cuBLASLt in TF32"},
-			{thenPeer, "tilework's own product without the --epilogue, then the epilogue in a second launch"},
-			{defaultPeer, "tilework's own product without --row-invariant"},
-			{densePeer, "with --groups: one product without groups that has the same number of operations"},
-			{kernelPeer + ":ENTRY:ROWSxCOLS/XxY", ""},
-			{"", "the kernel ENTRY of the file in --peer-path " + kernelPeer + "=FILE.ptx, where a block of X×Y"},
-			{"", "threads computes ROWS×COLS elements of C (see docs/results/reference)"},
-		}) + `
-Peers on one GPU or several, in processes of their own and measured by the host's clock:
-` + peerHelp([][2]string{
-			{torchPeer, "PyTorch: all-gather of B over NCCL, then matmul; on one GPU a matmul"},
-			{"", "(--peer-path " + torchPeer + "=FILE selects the Python to start, otherwise python3)"},
-			{torchAsyncPeer, "PyTorch's async tensor parallelism, which gathers A while it multiplies"},
-		}) + `
-Peers with --transfers: those on the CPU, and
-` + peerHelp([][2]string{
-			{xtPeer, "cuBLASXt, for float32 and float64"},
-			{xtPinnedPeer, "the same after pinning the matrices, which is not timed"},
-		}) + `
 With -o, each record is written to the file as soon as it is measured, so that it survives an
 interruption or a crash. --resume FILE, with the other flags unchanged, measures the remaining
 records. It refuses a file from another machine or another version of tilework.`,
@@ -189,25 +161,12 @@ records. It refuses a file from another machine or another version of tilework.`
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels",
 		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, defaultPeer, ltPeer, ltTF32Peer, thenPeer, densePeer,
-		xtPeer, xtPinnedPeer, torchPeer, torchAsyncPeer, "all")...)
+	complete(c, "peers", append(peerNames(func(*peer) bool { return true }), "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }
-
-// peerHelp formats a list of names and descriptions, one pair per line.
-func peerHelp(docs [][2]string) string {
-	var b strings.Builder
-	for _, d := range docs {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-14s %s", d[0], d[1]), " ") + "\n")
-	}
-	return b.String()
-}
-
-// pathNames returns the peers that --peer-path can name.
-func pathNames() []string { return append(libraryNames(), ltPeer, xtPeer, kernelPeer, torchPeer) }
 
 // choice is the value of a flag that is true, false or not given.
 type choice struct{ set, value bool }

@@ -20,7 +20,6 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
-	"tilework/internal/names"
 	"tilework/internal/peers"
 )
 
@@ -344,8 +343,7 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 			arithmetic = peers.TF32
 		case ltPeer:
 		default:
-			known := []string{ltPeer, ltTF32Peer, thenPeer, defaultPeer, densePeer, kernelPeer}
-			return nil, fmt.Errorf("--peers: %w", names.Unknown("peer", name, known))
+			return nil, unknownPeer(name, peersOnGPU)
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {

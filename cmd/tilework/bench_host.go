@@ -14,7 +14,6 @@ import (
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/names"
 	"tilework/internal/peers"
 )
 
@@ -137,8 +136,8 @@ func (f *benchFlags) libraries(peerNames []string, stderr io.Writer) ([]bench.Su
 			subjects = append(subjects, newPeer(f.threads))
 			continue
 		}
-		if known := append(libraryNames(), readPeer, plainPeer, defaultPeer); !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--peers: %w", names.Unknown("library", name, known))
+		if !slices.Contains(libraryNames(), name) {
+			return nil, unknownPeer(name, peersOnCPU)
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
 		missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)

@@ -266,7 +266,7 @@ func TestBenchErrors(t *testing.T) {
 		"--device auto":                        "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
 		"--preset quick --device auto":         "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
 		"--preset stduy":                       `--preset: unknown preset "stduy" (did you mean "study"?)`,
-		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
+		"--peers openblsa":                     `--peers: unknown peer "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000": "out of memory: the matrices to measure 1000000×1000000 · " +
 			"1000000×1000000 float32 need 14901.2 GiB, and this machine has",
 		"--device emu --cold":               "--cold: an emulated GPU has no caches",

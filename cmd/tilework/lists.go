@@ -75,16 +75,6 @@ func writeSums(w io.Writer, width int, kernels []machine.Kernel) error {
 	}, rows)
 }
 
-// sumsText returns the table of writeSums for a help text.
-func sumsText() string {
-	var s strings.Builder
-	const helpWidth = 98
-	if err := writeSums(&s, helpWidth, machine.Kernels()); err != nil {
-		panic(err) // writing to a strings.Builder never fails
-	}
-	return s.String()
-}
-
 func devicesCommand() *cobra.Command {
 	var o listFlags
 	c := &cobra.Command{

@@ -31,6 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	// After the first signal the default handling returns: a second one ends the process.
 	context.AfterFunc(ctx, stop)
+	cobra.EnableCommandSorting = false // the groups order them by use
 	err := newCommand().ExecuteContext(ctx)
 	code := exitCode(err)
 	switch {
@@ -67,9 +68,6 @@ func exitCode(err error) int {
 	return 2
 }
 
-// usageWidth is the width of the column of flag descriptions, in characters.
-const usageWidth = 70
-
 func newCommand() *cobra.Command {
 	var version bool
 	root := &cobra.Command{
@@ -97,36 +95,26 @@ and shows how its GPU kernels work.`,
 		},
 	}
 	root.Flags().BoolVar(&version, "version", false, "print the version, like tilework version")
-	root.AddCommand(
-		mulCommand(), filesCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
-		explainCommand(), occupancyCommand(), scalingCommand(), emulateCommand(), studyCommand(),
-		kernelsCommand(), devicesCommand(), versionCommand(), completionCommand(),
-	)
+	root.AddGroup(commandGroups...)
+	for i, group := range [][]*cobra.Command{
+		{mulCommand(), filesCommand()},
+		{benchCommand(), reportCommand(), tuneCommand(), selftestCommand(), scalingCommand()},
+		{studyCommand(), explainCommand(), occupancyCommand(), emulateCommand()},
+		{kernelsCommand(), devicesCommand(), versionCommand(), completionCommand()},
+	} {
+		for _, c := range group {
+			c.GroupID = commandGroups[i].ID
+		}
+		root.AddCommand(group...)
+	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommandGroupID(commandGroups[len(commandGroups)-1].ID)
 	for _, c := range root.Commands() {
+		c.Flags().SortFlags = false // the declarations group them by subject
 		c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = table.Fold(f.Usage, usageWidth) })
 	}
 	return root
-}
-
-// helpCommand returns a help command that fails for an unknown command. Cobra's own prints
-// the root's help and succeeds.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [command]",
-		Short: "Help about any command",
-		RunE: func(c *cobra.Command, args []string) error {
-			about, rest, err := c.Root().Find(args)
-			if err != nil { // an unknown command of the root: noArgs reports it in one line
-				about, rest = c.Root(), args
-			}
-			if err := noArgs(about, rest); err != nil {
-				return err
-			}
-			return about.Help()
-		},
-	}
 }
 
 // flagError returns the error for a wrong flag. After an unknown command every flag is

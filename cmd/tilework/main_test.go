@@ -306,7 +306,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --kernels none", 2, "nothing to measure"},
 		{"bench --device emu --kernels warp", 2, `unknown kernel "warp"`},
 		{"bench --device emu --kernels tiled:33", 2, "at most 1024 threads"},
-		{"bench --device emu --peers openblas", 2, `unknown peer "openblas": want one of cublaslt`},
+		{"bench --device emu --peers openblas", 2, `openblas is a peer on the CPU: on a GPU want one of cublaslt`},
 		{"bench --device emu --peers cublaslt", 2,
 			"cublaslt: not supported: the library contains machine code, which h200 does not run"},
 		{"bench --device emu --peers cuda:k:1x1/1x1", 2, "no file for the kernel, want --peer-path cuda=FILE.ptx"},

@@ -57,7 +57,8 @@ matrices are summed exactly in int32. With --out-dtype float32, bfloat16 or floa
 converted to float32, and every flag is available. Otherwise C is int32: alpha and beta must be
 whole numbers, and the epilogue can have only a bias, relu and a residual.
 
-File formats:` + fileFormats() + `
+File formats:
+` + fileFormats() + `
 
 If a file holds several arrays, name one of them: model.safetensors::w1. The command
 "tilework files" lists them. The file - is standard input, in any of the formats. -o - writes .npy
@@ -70,15 +71,15 @@ unsigned integers. Other files are converted to the type that the product needs.
 floating-point type rounds to nearest; a number too large for the type is an error, or an infinity
 with --allow-overflow. Conversion to an integer type accepts only whole numbers in its range.
 The types that C can have (--out-dtype), the default first:
+
 ` + resultTypes() + `
 
 With --ranks several processes compute one product, each a part of C on its own device, and write it
 to an .npy or .safetensors file on a file system that they share. The file has the bytes of that of
 one process. A failed process ends all. docs/ranks.md has the commands for launchers.
 
-The order and precision of the sums depend on the kernel:
+The order and precision of the sums depend on the kernel: "tilework kernels" lists them.
 
-` + sumsText() + `
 Without --device, the CPU or the first GPU computes the product, depending on which is expected to
 be faster from measurements on this machine. --verbose prints the choice. The measurements are
 cached in the user's cache directory or in the directory TILEWORK_CACHE, or not at all if
@@ -112,7 +113,6 @@ TILEWORK_CACHE is "off".`,
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required); an archive will hold only C")
 	forceFlag(c, &f.force)
-	f.files.declare(c)
 	fl.StringVar(&f.device, "device", "auto",
 		"where to compute: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+
 			"gpu:UUID, several GPUs as gpu:0,1 or gpu:all, emu, emu:MODEL, several as emu:MODEL,MODEL")
@@ -128,6 +128,7 @@ TILEWORK_CACHE is "off".`,
 	fl.Float64Var(&f.beta, "beta", 0, "factor of C0; needs --c")
 	fl.StringVar(&f.c, "c", "", "the file with C0, a matrix of the shape of C")
 	f.epilogue.declare(c)
+	f.files.declare(c)
 	fl.StringVar(&f.dtype, "dtype", "",
 		"convert A and B to this element type (default: as in the files; text is float64)")
 	fl.StringVar(&f.outDtype, "out-dtype", "",
@@ -155,26 +156,26 @@ TILEWORK_CACHE is "off".`,
 }
 
 func fileFormats() string {
-	var s strings.Builder
+	var all []definition
 	for _, f := range matio.Formats() {
-		fmt.Fprintf(&s, "\n  %-13s %s", f.Ext, f.Doc)
+		all = append(all, definition{f.Ext, f.Doc})
 	}
-	return s.String()
+	return definitions(13, all)
 }
 
 // resultTypes lists for each element type of A and B the types that C can have.
 func resultTypes() string {
-	var s strings.Builder
+	var all []definition
 	for _, in := range dtype.All() {
 		var names []string
 		for _, out := range in.Info().Results {
 			names = append(names, out.String())
 		}
 		if len(names) > 0 {
-			fmt.Fprintf(&s, "\n  %-13s %s", in, strings.Join(names, ", "))
+			all = append(all, definition{in.String(), strings.Join(names, ", ")})
 		}
 	}
-	return s.String()
+	return definitions(13, all)
 }
 
 // inParens returns " (a, b)" for the arguments a and b, and nothing for none.

@@ -28,7 +28,6 @@ import (
 	"tilework/internal/gpu/gputest"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
-	"tilework/internal/table"
 )
 
 // selftestFlags are the flags of `tilework selftest`.
@@ -109,12 +108,11 @@ The checks:
 
 // checkHelp lists the checks of the suite.
 func checkHelp() string {
-	const indent = "\n             "
-	var b strings.Builder
+	var all []definition
 	for _, c := range gemmtest.Checks() {
-		fmt.Fprintf(&b, "  %-10s %s\n", c.Name, strings.ReplaceAll(table.Fold(c.About, 75), "\n", indent))
+		all = append(all, definition{c.Name, c.About})
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return definitions(10, all)
 }
 
 // Numbers of cases of the exact check.
