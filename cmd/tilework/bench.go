@@ -19,23 +19,23 @@ import (
 
 // benchFlags are the flags of `tilework bench`.
 type benchFlags struct {
-	preset                                               string
-	kernels, sizes, shapes, suite, dtypes, device, peers string
-	epilogues, scales, outType                           string
-	peerPath                                             []string
-	threads                                              int
-	transA, transB                                       choice
-	count                                                int
-	transfers, packed, choice, rowInvariant              bool
-	batch                                                int
-	gpuMemory                                            string
-	groups                                               string
-	cold                                                 choice
-	minTime, maxTime, warmup, energy                     time.Duration
-	seed                                                 uint64
-	output                                               listFlags
-	out, resume                                          string
-	force                                                bool
+	preset string
+	productFlags
+	kernels, device, peers                  string
+	epilogues, scales, outType              string
+	peerPath                                []string
+	threads                                 int
+	count                                   int
+	transfers, packed, choice, rowInvariant bool
+	batch                                   int
+	gpuMemory                               string
+	groups                                  string
+	cold                                    choice
+	minTime, maxTime, warmup, energy        time.Duration
+	seed                                    uint64
+	output                                  listFlags
+	out, resume                             string
+	force                                   bool
 
 	// about and optional are set only for a part of a preset.
 	about    string // description of the part
@@ -104,20 +104,14 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.StringVar(&f.kernels, "kernels", "",
 		"comma-separated kernels to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for "+
 			"the kernel that mul would choose; none (default: auto)")
-	fl.StringVar(&f.sizes, "sizes", "",
-		"sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, on an emulated GPU 64,256)")
-	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
-	fl.StringVar(&f.suite, "suite", "", "a predefined list of shapes: "+strings.Join(bench.Suites(), ", "))
+	f.productFlags.declare(c, " (default: 64,256,1024, on an emulated GPU 64,256)", bench.Suites())
 	fl.IntVar(&f.count, "count", 100, "number of products of --suite random")
-	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
 	fl.StringVar(&f.device, "device", "cpu",
 		"where to measure: cpu, gpu or gpu:N; several GPUs, gpu:0,1 or gpu:all, beside the first of them; emu or emu:MODEL "+
 			"counts instead")
 	fl.StringVar(&f.peers, "peers", "", "comma-separated libraries to compare with, or all for every installed library")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: load the peer NAME from FILE")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads of kernels and peers (default: all cores)")
-	f.transA.addTo(fl, "transpose-a", "multiply with A transposed (default: no, or as the suite says)")
-	f.transB.addTo(fl, "transpose-b", "multiply with B transposed (default: no, or as the suite says)")
 	fl.BoolVar(&f.packed, "packed", false, "on the CPU: also measure each kernel with a prepacked B")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: number of products of each shape, computed in one launch")
 	fl.StringVar(&f.groups, "groups", "",
@@ -162,8 +156,6 @@ records. It refuses a file from another machine or another version of tilework.`
 	complete(c, "kernels",
 		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
 	complete(c, "peers", append(peerNames(func(*peer) bool { return true }), "all")...)
-	complete(c, "suite", bench.Suites()...)
-	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }

@@ -61,13 +61,18 @@ type picker struct {
 	lacking  []string // why kernels cannot compute some problems, each reason once
 }
 
-// named returns the kernels of an item of --kernels. It returns none if the item is a single kernel
-// that cannot compute any problem.
+// named returns the kernels of an item of --kernels that can compute some problem.
 func (p *picker) named(name string) ([]pick, error) {
 	if name == "all" {
 		var all []pick
 		for _, k := range dispatch.Kernels(p.device) {
-			if k.Available {
+			if !k.Available {
+				continue
+			}
+			switch chosen, err := p.chosen(k.Name); {
+			case err != nil:
+				return nil, err
+			case len(chosen) > 0:
 				all = append(all, pick{k.Name, k.Name})
 			}
 		}

@@ -19,7 +19,7 @@ func TestBenchKernels(t *testing.T) {
 		{"--kernels auto-tf32,naive --dtypes int8,float32", "naive int8, skinny-tf32 float32, naive float32",
 			"skipped: precision tf32 of int8 matrices (it is for float32)\n"},
 		{"--kernels all,tiled:16,naive", "naive float32, tiled float32, blocked float32, skinny float32, tiled:16 float32",
-			""},
+			"skipped: kernel mma multiplies no float32\n" + noFloat32},
 		{"--kernels naive,naive,tiled:16,tiled:16", "naive float32, tiled:16 float32", ""},
 	} {
 		args := append([]string{"bench", "--device", "emu:h200", "--sizes", "8", "-o", "r.jsonl", "--force"},

@@ -10,53 +10,14 @@ import (
 	"tilework/internal/gemm"
 )
 
-// samples returns the shapes of --sizes, --shapes and --suite, each with its transposition. Without
-// one of these flags it takes sizes, in the syntax of --sizes. onCPU selects the limits of the
-// random suite.
-func (f *benchFlags) samples(sizes string, onCPU bool) ([]bench.Sample, error) {
-	if f.sizes == "" && f.shapes == "" && f.suite == "" {
-		f.sizes = sizes
-	}
-	var all []bench.Sample
-	if f.suite != "" {
-		if f.suite == bench.RandomSuite && f.count < 1 {
-			return nil, fmt.Errorf("--count %d: want 1 or more", f.count)
-		}
-		drawn, err := bench.Suite(f.suite, bench.Draw{Seed: f.seed, Count: f.count, CPU: onCPU})
-		if err != nil {
-			return nil, fmt.Errorf("--suite: %w", err)
-		}
-		all = slices.Clone(drawn)
-	}
-	if f.sizes != "" {
-		sizes, err := bench.ParseSizes(f.sizes)
-		if err != nil {
-			return nil, fmt.Errorf("--sizes: %w", err)
-		}
-		for _, n := range sizes {
-			all = append(all, bench.Sample{Shape: bench.Cube(n)})
-		}
-	}
-	if f.shapes != "" {
-		shapes, err := bench.ParseShapes(f.shapes)
-		if err != nil {
-			return nil, fmt.Errorf("--shapes: %w", err)
-		}
-		for _, s := range shapes {
-			all = append(all, bench.Sample{Shape: s})
-		}
-	}
-	for i := range all {
-		f.transA.replace(&all[i].TransA)
-		f.transB.replace(&all[i].TransB)
-	}
-	return all, nil
-}
-
 // problems returns the products to measure: each sample with each type, epilogue and block scales.
-// The arguments are those of samples.
+// Without a flag that names shapes it takes sizes, in the syntax of --sizes. onCPU selects the
+// limits of the random suite.
 func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) {
-	samples, err := f.samples(sizes, onCPU)
+	if f.suite == bench.RandomSuite && f.count < 1 {
+		return nil, fmt.Errorf("--count %d: want 1 or more", f.count)
+	}
+	samples, err := f.samples(sizes, bench.Draw{Seed: f.seed, Count: f.count, CPU: onCPU})
 	if err != nil {
 		return nil, err
 	}
@@ -68,28 +29,20 @@ func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) 
 	if err != nil {
 		return nil, err
 	}
+	types, err := f.types()
+	if err != nil {
+		return nil, err
+	}
 	var problems []gemm.Problem
-	for name := range strings.SplitSeq(f.dtypes, ",") {
-		in, out, err := f.types(strings.TrimSpace(name))
+	for _, in := range types {
+		out, err := f.resultType(in)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range samples {
 			for _, e := range epilogues {
 				for _, sides := range scales {
-					p, err := s.Problem(in, out)
-					if err == nil {
-						p, _, err = gemm.New(p.Alpha, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Beta, p.Layouts[gemm.C], e)
-					}
-					if err == nil {
-						p, err = scaled(p, sides)
-					}
-					if err == nil {
-						p, err = f.batched(p)
-					}
-					if f.rowInvariant {
-						p = p.WithRowInvariance(false)
-					}
+					p, err := f.problem(s, in, out, e, sides)
 					if err != nil {
 						return nil, err
 					}
@@ -101,23 +54,34 @@ func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) 
 	return problems, nil
 }
 
-// types returns the type of A and B with the given name, and that of C.
-func (f *benchFlags) types(name string) (in, out dtype.Type, err error) {
-	in, err = dtype.Parse(name)
-	if err != nil {
-		return in, out, fmt.Errorf("--dtypes: %w", err)
+// problem returns the product of a sample with an epilogue and block scales.
+func (f *benchFlags) problem(s bench.Sample, in, out dtype.Type, e gemm.Epilogue, sides [2]int) (gemm.Problem, error) {
+	p, err := s.Problem(in, out)
+	if err == nil {
+		p, _, err = gemm.New(p.Alpha, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Beta, p.Layouts[gemm.C], e)
 	}
-	results := in.Info().Results
-	if len(results) == 0 {
-		return in, out, fmt.Errorf("--dtypes: %w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, in)
+	if err == nil {
+		p, err = scaled(p, sides)
 	}
+	if err == nil {
+		p, err = f.batched(p)
+	}
+	if f.rowInvariant {
+		p = p.WithRowInvariance(false)
+	}
+	return p, err
+}
+
+// resultType returns the type of C.
+func (f *benchFlags) resultType(in dtype.Type) (dtype.Type, error) {
 	if f.outType == "" {
-		return in, results[0], nil
+		return in.Info().Results[0], nil
 	}
-	if out, err = dtype.Parse(f.outType); err != nil {
+	out, err := dtype.Parse(f.outType)
+	if err != nil {
 		err = fmt.Errorf("--out-dtype: %w", err)
 	}
-	return in, out, err
+	return out, err
 }
 
 // parseEpilogues reads --epilogue.

@@ -227,7 +227,7 @@ func TestBenchEpilogues(t *testing.T) {
 		t.Errorf("the record has bias %q, activation %q and epilogue %q", r.Bias, r.Activation, r.Epilogue)
 	}
 	_, stderr, code = run(t.Context(), "bench", "--device", "emu:t4", "--sizes", "32", "--epilogue", "softmax")
-	if code == 0 || !strings.Contains(stderr, `no "softmax"`) {
+	if code == 0 || !strings.Contains(stderr, `unknown operation "softmax"`) {
 		t.Errorf("unknown epilogue: exit code %d, %q", code, stderr)
 	}
 }

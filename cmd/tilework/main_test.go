@@ -327,7 +327,6 @@ func TestUsageErrors(t *testing.T) {
 		{"scaling --hosts 0", 2, "--hosts: size 0: want at least 1"},
 		{"scaling --gpus 1,x", 2, "--gpus: "},
 		{"scaling --shapes 2x3x4", 2, "2×3 elements of C on 8 GPUs: want a part for each"},
-		{"scaling --shapes 2x3x4 --sizes 8", 2, "--sizes and --shapes exclude each other"},
 		{"scaling --efficiency 85 --sizes 8", 2, "--efficiency finds the size: want no --sizes"},
 		{"scaling --efficiency 101", 2, "--efficiency 101: want more than 0 and at most 100 percent"},
 		{"scaling --efficiency 100 --hosts 128", 2, "an efficiency of 100 % on 1024 GPUs with up to 1048576 rows"},

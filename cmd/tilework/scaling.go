@@ -18,15 +18,17 @@ import (
 // scalingFlags are the flags of `tilework scaling`.
 type scalingFlags struct {
 	gpu, gpus, hosts string
-	sizes, shapes    string
-	dtypes           string
-	efficiency       float64
-	peer, network    float64
-	output           listFlags
+	productFlags
+	efficiency    float64
+	peer, network float64
+	output        listFlags
 }
 
 const (
 	scalingGPUs = 1 << 16 // maximum number of GPUs
+	// usualScalingSize is the default of --sizes.
+	usualScalingSize = "16384"
+
 	scalingUnit = 1024    // step of the sizes that --efficiency tries
 	scalingMost = 1 << 20 // the largest of them
 )
@@ -60,15 +62,12 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 	fl.StringVar(&f.gpu, "gpu", "h200", "the GPU: "+strings.Join(model.Names(), ", "))
 	fl.StringVar(&f.gpus, "gpus", "8", "numbers of GPUs of each host: 8, 1,2,4 or 1..8x2")
 	fl.StringVar(&f.hosts, "hosts", "1", "numbers of hosts")
-	fl.StringVar(&f.sizes, "sizes", "16384", "sizes of square products: 8192,16384 or 1024..65536x2")
-	fl.StringVar(&f.shapes, "shapes", "", "products as MxNxK, instead of --sizes")
-	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")
+	f.productFlags.declare(c, " (default: "+usualScalingSize+")", nil)
 	fl.Float64Var(&f.efficiency, "efficiency", 0, "find the smallest square product with this efficiency in percent")
 	fl.Float64Var(&f.peer, "peer", 0, "GB/s that a GPU receives from the other GPUs of its host (default: that of --gpu)")
 	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9, "GB/s that a GPU receives from other hosts")
 	f.output.addTo(c, listFormats...)
 	complete(c, "gpu", model.Names()...)
-	complete(c, "dtypes", typeNames()...)
 	return c
 }
 
@@ -121,10 +120,8 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 		return fmt.Errorf("--network %v: want more than 0 GB/s", f.network)
 	case c.Flags().Changed("efficiency") && !(f.efficiency > 0 && f.efficiency <= 100):
 		return fmt.Errorf("--efficiency %v: want more than 0 and at most 100 percent", f.efficiency)
-	case f.efficiency > 0 && (c.Flags().Changed("sizes") || f.shapes != ""):
+	case f.efficiency > 0 && f.given():
 		return fmt.Errorf("--efficiency finds the size: want no --sizes and no --shapes")
-	case f.shapes != "" && c.Flags().Changed("sizes"):
-		return fmt.Errorf("--sizes and --shapes exclude each other: want only one")
 	}
 	hosts, err := bench.ParseSizes(f.hosts)
 	if err != nil {
@@ -135,11 +132,11 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 		return fmt.Errorf("--gpus: %w", err)
 	}
 	var rows []scalingRow
-	for name := range strings.SplitSeq(f.dtypes, ",") {
-		t, err := dtype.Parse(strings.TrimSpace(name))
-		if err != nil {
-			return fmt.Errorf("--dtypes: %w", err)
-		}
+	types, err := f.types()
+	if err != nil {
+		return err
+	}
+	for _, t := range types {
 		for _, h := range hosts {
 			for _, g := range gpus {
 				if h > scalingGPUs/g {
@@ -169,11 +166,11 @@ func (f *scalingFlags) predict(t dtype.Type, c *scaling.Cluster) (rows []scaling
 		n, e, err := scaling.Smallest(t, c, f.efficiency/100, scalingUnit, scalingMost)
 		return []scalingRow{newScalingRow(scaling.Product{Type: t, M: n, N: n, K: n}, c, &e)}, err
 	}
-	shapes, err := f.products()
+	samples, err := f.samples(usualScalingSize, bench.Draw{})
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range shapes {
+	for _, s := range samples {
 		p := scaling.Product{Type: t, M: s.M, N: s.N, K: s.K}
 		e, err := scaling.Predict(p, c)
 		if err != nil {
@@ -182,24 +179,6 @@ func (f *scalingFlags) predict(t dtype.Type, c *scaling.Cluster) (rows []scaling
 		rows = append(rows, newScalingRow(p, c, &e))
 	}
 	return rows, nil
-}
-
-// products returns the shapes of --shapes or --sizes.
-func (f *scalingFlags) products() (shapes []bench.Shape, err error) {
-	if f.shapes != "" {
-		if shapes, err = bench.ParseShapes(f.shapes); err != nil {
-			return nil, fmt.Errorf("--shapes: %w", err)
-		}
-		return shapes, nil
-	}
-	sizes, err := bench.ParseSizes(f.sizes)
-	if err != nil {
-		return nil, fmt.Errorf("--sizes: %w", err)
-	}
-	for _, n := range sizes {
-		shapes = append(shapes, bench.Cube(n))
-	}
-	return shapes, nil
 }
 
 func newScalingRow(p scaling.Product, c *scaling.Cluster, e *scaling.Estimate) scalingRow {

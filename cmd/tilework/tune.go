@@ -23,16 +23,15 @@ import (
 
 // tuneFlags are the flags of `tilework tune`.
 type tuneFlags struct {
-	products     benchFlags // only the flags that describe products
-	device       string
-	threads      int
-	time         time.Duration
-	seed         uint64
-	output       listFlags
-	show, clear  bool
-	verbose      bool
-	exhaustive   bool
-	namedProduct bool
+	productFlags
+	device      string
+	threads     int
+	time        time.Duration
+	seed        uint64
+	output      listFlags
+	show, clear bool
+	verbose     bool
+	exhaustive  bool
 }
 
 func tuneCommand() *cobra.Command {
@@ -61,19 +60,11 @@ After Ctrl-C, the choices found so far stay.`,
   tilework tune --clear`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			for _, name := range []string{"sizes", "shapes", "suite"} {
-				f.namedProduct = f.namedProduct || c.Flags().Changed(name)
-			}
 			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	fl, fixed := c.Flags(), tunableSuites()
-	fl.StringVar(&f.products.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64")
-	fl.StringVar(&f.products.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
-	fl.StringVar(&f.products.suite, "suite", "", "a predefined list of shapes: "+strings.Join(fixed, ", "))
-	fl.StringVar(&f.products.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
-	f.products.transA.addTo(fl, "transpose-a", "tune for products with A transposed (default: no, or as the suite says)")
-	f.products.transB.addTo(fl, "transpose-b", "tune for products with B transposed (default: no, or as the suite says)")
+	fl := c.Flags()
+	f.productFlags.declare(c, "", tunableSuites())
 	fl.StringVar(&f.device, "device", "cpu", "the device to tune for: cpu, gpu, gpu:N, gpu:UUID")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads on the CPU (default: all cores)")
 	fl.DurationVar(&f.time, "time", 10*time.Second, "approximate time to measure each product")
@@ -84,8 +75,6 @@ After Ctrl-C, the choices found so far stay.`,
 	fl.BoolVar(&f.clear, "clear", false, "remove the tuned choices")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print each step, and problems with the cache")
 	f.output.addTo(c, listFormats...)
-	complete(c, "suite", fixed...)
-	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu")
 	exclusive(c, "show", "clear")
 	return c
@@ -98,7 +87,7 @@ func tunableSuites() []string {
 
 func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
-	case (f.show || f.clear) && f.namedProduct:
+	case (f.show || f.clear) && f.given():
 		return fmt.Errorf("--show and --clear apply to all products: want them without --sizes, --shapes and --suite")
 	case f.show:
 		return f.list(stdout, stderr)
@@ -108,7 +97,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			fmt.Fprintf(stderr, "removed %d tuned %s from %s\n", n, plural("choice", n), orDash(tuned.Dir()))
 		}
 		return err
-	case !f.namedProduct:
+	case !f.given():
 		return fmt.Errorf("no product: want --shapes MxNxK, --sizes N or --suite NAME (see tilework tune --help)")
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: want more than 0", f.time)
@@ -120,16 +109,12 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := dispatch.CheckThreads(f.threads); err != nil {
 		return fmt.Errorf("--threads: %w", err)
 	}
-	if fixed := tunableSuites(); f.products.suite == bench.RandomSuite {
+	if fixed := tunableSuites(); f.suite == bench.RandomSuite {
 		return fmt.Errorf("--suite %s: want products that recur: %s", bench.RandomSuite, strings.Join(fixed, ", "))
 	}
-	problems, err := f.products.problems("", device.Kind == backend.CPU)
+	forms, err := f.forms()
 	if err != nil {
 		return err
-	}
-	var forms []tuned.Form
-	for i := range problems {
-		forms = append(forms, tuned.FormOf(&problems[i]))
 	}
 	if tuned.Dir() == "" {
 		fmt.Fprintf(stderr, "results will not be kept: %s is \"off\", or the user has no cache directory\n",
@@ -174,6 +159,28 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		fixed("KEPT", func(x tune.Outcome) any { return yesNo(x.Kept) }),
 		wrapped("WHY", func(x tune.Outcome) any { return x.Why }),
 	}, outcomes), err)
+}
+
+// forms returns the products to tune.
+func (f *tuneFlags) forms() (forms []tuned.Form, err error) {
+	samples, err := f.samples("", bench.Draw{})
+	if err != nil {
+		return nil, err
+	}
+	types, err := f.types()
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range types {
+		for _, s := range samples {
+			p, err := s.Problem(in, in.Info().Results[0])
+			if err != nil {
+				return nil, err
+			}
+			forms = append(forms, tuned.FormOf(&p))
+		}
+	}
+	return forms, nil
 }
 
 // list prints the tuned choices.

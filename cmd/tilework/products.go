@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tilework/dtype"
+	"tilework/internal/bench"
+	"tilework/internal/gemm"
+)
+
+// productFlags are the flags that describe products to measure, to tune or to predict.
+type productFlags struct {
+	sizes, shapes, suite, dtypes string
+	transA, transB               choice
+}
+
+// declare adds the flags to c. The text usual describes the sizes that are the default. Without
+// suites there is no --suite, and no transposition.
+func (f *productFlags) declare(c *cobra.Command, usual string, suites []string) {
+	fl := c.Flags()
+	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64"+usual)
+	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
+	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
+	complete(c, "dtypes", typeNames()...)
+	if suites == nil {
+		return
+	}
+	fl.StringVar(&f.suite, "suite", "", "a predefined list of shapes: "+strings.Join(suites, ", "))
+	f.transA.addTo(fl, "transpose-a", "multiply with A transposed (default: no, or as the suite says)")
+	f.transB.addTo(fl, "transpose-b", "multiply with B transposed (default: no, or as the suite says)")
+	complete(c, "suite", suites...)
+}
+
+// given reports whether a flag names shapes.
+func (f *productFlags) given() bool { return f.sizes != "" || f.shapes != "" || f.suite != "" }
+
+// samples returns the shapes of the flags, each with its transposition. If no flag names shapes it
+// takes sizes, in the syntax of --sizes.
+func (f *productFlags) samples(sizes string, draw bench.Draw) (all []bench.Sample, err error) {
+	if f.suite != "" {
+		drawn, err := bench.Suite(f.suite, draw)
+		if err != nil {
+			return nil, fmt.Errorf("--suite: %w", err)
+		}
+		all = slices.Clone(drawn)
+	}
+	if f.given() {
+		sizes = f.sizes
+	}
+	if sizes != "" {
+		list, err := bench.ParseSizes(sizes)
+		if err != nil {
+			return nil, fmt.Errorf("--sizes: %w", err)
+		}
+		for _, n := range list {
+			all = append(all, bench.Sample{Shape: bench.Cube(n)})
+		}
+	}
+	if f.shapes != "" {
+		shapes, err := bench.ParseShapes(f.shapes)
+		if err != nil {
+			return nil, fmt.Errorf("--shapes: %w", err)
+		}
+		for _, s := range shapes {
+			all = append(all, bench.Sample{Shape: s})
+		}
+	}
+	for i := range all {
+		f.transA.replace(&all[i].TransA)
+		f.transB.replace(&all[i].TransB)
+	}
+	return all, nil
+}
+
+// types returns the types of --dtypes, which products of matrices can have.
+func (f *productFlags) types() (all []dtype.Type, err error) {
+	for name := range strings.SplitSeq(f.dtypes, ",") {
+		t, err := dtype.Parse(strings.TrimSpace(name))
+		if err == nil && len(t.Info().Results) == 0 {
+			err = fmt.Errorf("%w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, t)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--dtypes: %w", err)
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
