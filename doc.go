@@ -19,11 +19,11 @@
 // # Products
 //
 // [Mul] returns the product A·B in new memory. [Gemm] computes C ← α·A·B + β·C in existing memory,
-// also for a C of another type than A and B. Both take a context, [Option]s, and operands of every
-// kind: single matrices, packed ones, batches and groups of rows, on the host or on a device.
-// [PlanGemm] reports the device and the kernel that would compute a product, and the reason.
-// [TuneGemm] measures the fastest way to compute a product on this machine and selects it for later
-// ones.
+// also for a C of another type than A and B. Both take a context, options of type [Option], and
+// operands of every kind: single matrices, packed ones, batches and groups of rows, on the host or
+// on a device. [PlanGemm] reports the device and the kernel that would compute a product, and the
+// reason. [TuneGemm] measures the fastest way to compute a product on this machine and selects it
+// for later ones.
 //
 // # Matrices
 //

@@ -65,7 +65,7 @@ type TraceSum struct {
 	Sum    float64     `json:"sum"` // including the previous phases
 }
 
-// TraceTerm is the product A[row][K]·B[K][col].
+// TraceTerm is one product of an element of A, in column K, and one of B, in row K.
 type TraceTerm struct {
 	K int     `json:"k"`
 	A float64 `json:"a"`
