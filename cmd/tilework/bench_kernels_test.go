@@ -10,16 +10,16 @@ import (
 // element type must be skipped with a message.
 func TestBenchKernels(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const noFloat32 = "skipped: kernel wgmma multiplies no float32\n"
+	const noFloat32 = "skipped: kernel wgmma multiplies float32 only in precision tf32 or f32x3\n"
 	for _, c := range []struct{ args, want, notes string }{
 		{"--kernels naive,wgmma --dtypes float32,bfloat16", "naive float32, naive bfloat16, wgmma bfloat16", noFloat32},
 		{"--kernels naive,wgmma --dtypes float32", "naive float32", noFloat32},
 		{"--kernels wgmma,mma,naive --sizes 4,5", "naive float32, naive float32",
-			noFloat32 + "skipped: kernel mma multiplies no float32\n"},
+			noFloat32 + "skipped: kernel mma multiplies float32 only in precision tf32\n"},
 		{"--kernels auto-tf32,naive --dtypes int8,float32", "naive int8, skinny-tf32 float32, naive float32",
 			"skipped: precision tf32 of int8 matrices (it is for float32)\n"},
 		{"--kernels all,tiled:16,naive", "naive float32, tiled float32, blocked float32, skinny float32, tiled:16 float32",
-			"skipped: kernel mma multiplies no float32\n" + noFloat32},
+			"skipped: kernel mma multiplies float32 only in precision tf32\n" + noFloat32},
 		{"--kernels naive,naive,tiled:16,tiled:16", "naive float32, tiled:16 float32", ""},
 	} {
 		args := append([]string{"bench", "--device", "emu:h200", "--sizes", "8", "-o", "r.jsonl", "--force"},

@@ -122,7 +122,7 @@ var kernels = []*Kernel{
 	},
 	{
 		Name:        "avx512",
-		Adds:        "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
+		Adds:        "12×32 tiles (float64: 12×16) in 512-bit registers, masked edges",
 		ISA:         "AVX-512 F, DQ, BW, VL",
 		isAvailable: func() bool { return asm.F32AVX512.ISA.Supported },
 		f32:         f32AVX512,
@@ -131,7 +131,7 @@ var kernels = []*Kernel{
 	},
 	{
 		Name:        "vnni",
-		Adds:        "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
+		Adds:        "int8 only: 8×32 tiles, four products and their sum in one step of each 32 bits",
 		ISA:         "AVX-512 VNNI",
 		isAvailable: func() bool { return asm.I8VNNI.ISA.Supported },
 		i32: &microKernel[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096,
@@ -139,7 +139,7 @@ var kernels = []*Kernel{
 	},
 	{
 		Name:        "avx512bf16",
-		Adds:        "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
+		Adds:        "bfloat16 only: 12×32 tiles, two products and their sum in one step of each 32 bits",
 		ISA:         "AVX-512 BF16",
 		isAvailable: func() bool { return asm.BF16AVX512.ISA.Supported },
 		f32: &microKernel[float32]{Kernels: asm.BF16AVX512, costs: costsOfAVX512, mc: 144, kc: 512, ms: 4096, ns: 4096,
@@ -148,7 +148,7 @@ var kernels = []*Kernel{
 	},
 	{
 		Name:        "amx",
-		Adds:        "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
+		Adds:        "int8 and bfloat16 only: 32×32 tiles, 16 steps of 16×16 words in one instruction",
 		ISA:         "AMX with INT8 and BF16, on Linux",
 		isAvailable: func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
 		f32: &microKernel[float32]{Kernels: asm.BF16AMX, costs: costsOfAMX, mc: 256, kc: 1024, ms: 4096, ns: 4096,

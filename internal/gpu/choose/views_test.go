@@ -93,7 +93,7 @@ func TestReasoning(t *testing.T) {
 	all := choose.Candidates(testkit.Product(t, dtype.F32, dtype.F32, 16, 4096, 4096), kernel.Align{}, e.Info())
 	text := choose.Reasoning(choose.Considered(all))
 	for _, want := range []string{
-		"kernel mma multiplies no float32", "+ blocked:16x128x16", "× the cycles of the chosen one",
+		"kernel mma multiplies float32 only in precision tf32", "+ blocked:16x128x16", "× the cycles of the chosen one",
 		"- blocked: ", " more cycles than the chosen one, from ", "- naive", "- skinny:",
 	} {
 		if !strings.Contains(text, want) {

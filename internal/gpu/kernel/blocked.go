@@ -24,7 +24,7 @@ import (
 // and register bank conflicts between the operands of a multiply-add.
 var Blocked = &Kernel{
 	Name:     "blocked",
-	Adds:     "several elements of C in each thread's registers, vector loads, the next tiles under way",
+	Adds:     "several elements of C in each thread's registers, vector loads, the next tiles loaded ahead",
 	SM:       75,
 	BetterSM: []int{80}, // cp.async
 	OrderFor: fusedOrder,

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 )
@@ -78,6 +80,22 @@ func (k *Kernel) CheckConfig(p *gemm.Problem, c *Config, d *device.Info) error {
 	return k.checkBlock(c, d)
 }
 
+// errNoArithmetic returns the error for operands that the kernel does not multiply in their own
+// arithmetic. It names the precisions in which the kernel does.
+func (k *Kernel) errNoArithmetic(t dtype.Type) error {
+	var others []string
+	for _, p := range gemm.Precisions() {
+		if slices.Contains(k.PrecisionTypes[p], t) {
+			others = append(others, p.String())
+		}
+	}
+	if others == nil {
+		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
+	}
+	return fmt.Errorf("%w: kernel %s multiplies %v only in precision %s", gemm.ErrUnsupported, k.Name, t,
+		strings.Join(others, " or "))
+}
+
 // checkProblem applies the rules that depend on the product alone.
 func (k *Kernel) checkProblem(p *gemm.Problem, a Align) error {
 	t := p.In()
@@ -85,7 +103,7 @@ func (k *Kernel) checkProblem(p *gemm.Problem, a Align) error {
 		return fmt.Errorf("%w: kernel %s multiplies no %v in precision %v", gemm.ErrUnsupported, k.Name, t, p.Precision)
 	}
 	if p.Precision == gemm.Native && k.NativeTypes != nil && !slices.Contains(k.NativeTypes, t) {
-		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
+		return k.errNoArithmetic(t)
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)

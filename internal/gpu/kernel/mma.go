@@ -21,7 +21,7 @@ import (
 // Limit: the tensor cores, provided that C has enough tiles for all SMs.
 var MMA = &Kernel{
 	Name:           "mma",
-	Adds:           "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
+	Adds:           "tensor cores with mma.sync, the tiles of several steps loaded ahead with cp.async",
 	SM:             80,
 	BetterSM:       []int{89, 90},
 	NativeTypes:    []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8, dtype.F64},

@@ -24,7 +24,7 @@ import (
 // Limit: memory bandwidth.
 var Skinny = &Kernel{
 	Name: "skinny",
-	Adds: "for a few rows or columns: no tiles, K shared out among the threads of a block",
+	Adds: "for a few rows or columns: no tiles, K partitioned among the threads of a block",
 	SM:   75,
 	// The product with a vector is limited by memory in tf32 as in float32, so elements are not
 	// rounded.

@@ -27,7 +27,7 @@ import (
 // The tensor cores and the power limit of the GPU bound its speed.
 var WGMMA = &kernel.Kernel{
 	Name:        "wgmma",
-	Adds:        "feeds wgmma by bulk copies of tiles: a warpgroup that loads, two that multiply, blocks that stay",
+	Adds:        "wgmma on tiles that TMA loads: a producer warpgroup, two consumers, persistent blocks",
 	SM:          90,
 	Suffix:      "a",
 	NativeTypes: []dtype.Type{dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8},
