@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -158,30 +157,6 @@ records. It refuses a file from another machine or another version of tilework.`
 	complete(c, "peers", append(peerNames(func(*peer) bool { return true }), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
-}
-
-// choice is the value of a flag that is true, false or not given.
-type choice struct{ set, value bool }
-
-func (c *choice) String() string { return strconv.FormatBool(c.value) }
-func (c *choice) Type() string   { return "bool" }
-
-func (c *choice) Set(text string) (err error) {
-	c.set = true
-	c.value, err = strconv.ParseBool(text)
-	return err
-}
-
-func (c *choice) addTo(fl *pflag.FlagSet, name, about string) {
-	fl.Var(c, name, about)
-	fl.Lookup(name).NoOptDefVal = "true"
-}
-
-// replace sets b to the value of the flag, if it was given.
-func (c *choice) replace(b *bool) {
-	if c.set {
-		*b = c.value
-	}
 }
 
 func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stderr io.Writer) (err error) {

@@ -10,6 +10,7 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/bench"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
 
@@ -139,8 +140,8 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	if f.kernels == "none" && f.peers == "" {
 		return nil, fmt.Errorf("--kernels none without --peers: nothing to measure")
 	}
-	if f.threads < 0 {
-		return nil, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
+	if err := dispatch.CheckThreads(f.threads); err != nil {
+		return nil, fmt.Errorf("--threads: %w", err)
 	}
 	b, err := open(ctx, device, problems, stderr)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -69,12 +68,10 @@ func newEmulateResult(report *check.Report, stats emu.Stats, took time.Duration,
 
 // printJSON prints the result of the launch of the flags, or of all launches of a script.
 func (f *emulateFlags) printJSON(w io.Writer, results []emulateResult) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
 	if f.script == "" {
-		return e.Encode(results[0])
+		return writeJSON(w, results[0])
 	}
-	return e.Encode(struct {
+	return writeJSON(w, struct {
 		Launches []emulateResult `json:"launches"`
 	}{results})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -148,9 +147,7 @@ func usualType(k *kernel.Kernel, precision gemm.Precision) dtype.Type {
 // print writes an analysis as text or JSON.
 func (f *explainFlags) print(w io.Writer, analysis interface{ Text() string }) error {
 	if f.format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(analysis)
+		return writeJSON(w, analysis)
 	}
 	_, err := io.WriteString(w, analysis.Text())
 	return err

@@ -117,51 +117,6 @@ and shows how its GPU kernels work.`,
 	return root
 }
 
-// flagError returns the error for a wrong flag. After an unknown command every flag is
-// unknown, and the error is about the command.
-func flagError(c *cobra.Command, err error) error {
-	if c.HasSubCommands() && c.Flags().NArg() > 0 {
-		return noArgs(c, c.Flags().Args())
-	}
-	var value *pflag.InvalidValueError
-	if errors.As(err, &value) {
-		if want, known := typeDocs[value.GetFlag().Value.Type()]; known {
-			return fmt.Errorf("--%s %s: want %s (see %s --help)",
-				value.GetFlag().Name, value.GetValue(), want, c.CommandPath())
-		}
-	}
-	hint := ""
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		var known []string
-		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if similar := names.Similar(unknown.GetSpecifiedName(), known); similar != "" {
-			hint = fmt.Sprintf("did you mean --%s? ", similar)
-		}
-	}
-	return fmt.Errorf("%w (%ssee %s --help)", err, hint, c.CommandPath())
-}
-
-// typeDocs describes the types of flags in error messages.
-var typeDocs = map[string]string{
-	"int": "a whole number", "uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more",
-	"float64": "a number",
-	"bool":    "true or false", "duration": "a time with its unit, such as 200ms or 5s",
-}
-
-// exclusive makes c refuse two flags given together.
-func exclusive(c *cobra.Command, one, other string) {
-	before := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if c.Flags().Changed(one) && c.Flags().Changed(other) {
-			return fmt.Errorf("--%s and --%s exclude each other: want only one", one, other)
-		}
-		if before != nil {
-			return before(c, args)
-		}
-		return nil
-	}
-}
-
 // noArgs refuses arguments. For a command with subcommands the first argument is an unknown
 // subcommand.
 func noArgs(c *cobra.Command, args []string) error {

@@ -272,7 +272,7 @@ func TestUsageErrors(t *testing.T) {
 			"alone, or a result of float32"},
 		{"mul i8.npy i8.npy -o c.npy --alpha 0.5", 2, "alpha = 0.5 for a result of int32: want a whole number up to " +
 			"±2147483647, or a result of float32"},
-		{mul + "--threads -1", 2, "--threads -1"},
+		{mul + "--threads -1", 2, "--threads: not supported: -1 threads"},
 		{mul + "--threads many", 2, "--threads many: want a whole number"},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},
 		{mul + "--c c0.csv", 2, "--c c0.csv without --beta"},
@@ -297,7 +297,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --device gpu:99", 3, "no such device"},
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
-		{"bench --threads -2", 2, "--threads -2"},
+		{"bench --threads -2", 2, "--threads: not supported: -2 threads"},
 		{"bench --sizes 8 --min-time -1s", 2, "--min-time -1s: want 0 or more"},
 		{"bench --format xml", 2, `--format: unknown format "xml"`},
 		{"bench --suite fp33", 2, "--suite: unknown suite \"fp33\""},

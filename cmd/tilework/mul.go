@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +14,11 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
-	"tilework/internal/bench"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/mapping"
 	"tilework/internal/matio"
-	"tilework/machine"
 )
 
 // mulFlags are the flags of `tilework mul`.
@@ -186,71 +183,12 @@ func inParens(args []string) string {
 	return " (" + strings.Join(args, ", ") + ")"
 }
 
-func kernelNames() []string {
-	var names []string
-	for _, k := range machine.Kernels() {
-		names = append(names, k.Name)
-	}
-	return names
-}
-
-const rowInvariantDoc = "make each row of C independent of the other rows, to the last bit: in every batch, layout " +
-	"and tile, and on all GPUs of an architecture"
-
-// precisionNames returns the names of the precisions.
-func precisionNames() (names []string) {
-	for _, p := range gemm.Precisions() {
-		names = append(names, p.String())
-	}
-	return names
-}
-
-// precisionDocs returns the names of the precisions with their meanings.
-func precisionDocs() string {
-	var docs []string
-	for _, p := range gemm.Precisions() {
-		docs = append(docs, fmt.Sprintf("%v (%s)", p, p.Info().Doc))
-	}
-	return strings.Join(docs, ", ")
-}
-
-func typeNames() []string {
-	var names []string
-	for _, t := range dtype.All() {
-		names = append(names, t.String())
-	}
-	return names
-}
-
 // mapFrom is the size in bytes from which mul maps files instead of reading and writing them. Tests
 // replace it.
 var mapFrom = 1 << 30
 
 // minMulMemory is the memory in bytes that mul needs for the smallest product.
 const minMulMemory = 1 << 20
-
-// mulResult is the report that mul prints.
-type mulResult struct {
-	M       int     `json:"m"`
-	N       int     `json:"n"`
-	K       int     `json:"k"`
-	In      string  `json:"in"`
-	Out     string  `json:"out"`
-	Device  string  `json:"device"`
-	Kernel  string  `json:"kernel"`
-	Threads int     `json:"threads"`
-	Ranks   int     `json:"ranks,omitempty"` // the number of processes, if several were requested
-	Detail  string  `json:"detail"`
-	Why     string  `json:"why"`
-	Read    float64 `json:"read_seconds"`
-	Compile float64 `json:"compile_seconds,omitempty"` // of a GPU kernel
-	Compute float64 `json:"seconds"`
-	Write   float64 `json:"write_seconds"`
-	GFLOPS  float64 `json:"gflops"`
-	File    string  `json:"file"`
-	// Verified is the report of the verification, or nil without --verify.
-	Verified *dispatch.Report `json:"verified,omitempty"`
-}
 
 func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
 	// Under a memory limit, such as ulimit -v, the Go runtime may fail to start threads.
@@ -342,17 +280,6 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	return f.report(stdout, stderr, r)
 }
 
-// resultOf describes a product that took a time.
-func resultOf(plan *dispatch.Plan, took time.Duration) mulResult {
-	p := &plan.Problem
-	return mulResult{
-		M: p.M, N: p.N, K: p.K, In: p.In().String(), Out: p.Out().String(),
-		Device: plan.Device().String(), Kernel: plan.Kernel(), Threads: plan.Threads(),
-		Detail: plan.Detail(), Why: plan.Why(),
-		Compute: took.Seconds(), GFLOPS: p.Flops() / took.Seconds() / 1e9,
-	}
-}
-
 // load reads the operands of the product that the flags describe.
 func (f *mulFlags) load(ctx context.Context, fileA, fileB string, e gemm.Epilogue) (p gemm.Problem, b gemm.Buffers,
 	err error) {
@@ -389,8 +316,8 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.c != "" && f.beta == 0 {
 		return r, e, fmt.Errorf("--c %s without --beta: want --beta too, its default 0 ignores C0", f.c)
 	}
-	if f.threads < 0 {
-		return r, e, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
+	if err := dispatch.CheckThreads(f.threads); err != nil {
+		return r, e, fmt.Errorf("--threads: %w", err)
 	}
 	if r.GPUMemory, err = parseGPUMemory(f.gpuMemory); err != nil {
 		return r, e, err
@@ -539,40 +466,6 @@ func fillC(p *gemm.Problem, c []byte, c0 *matio.Matrix, a gemm.Area) error {
 			}
 		}
 	})
-}
-
-func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
-	if f.format == "json" {
-		e := json.NewEncoder(stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	if f.verbose {
-		compiled := ""
-		if r.Compile > 0 {
-			compiled = fmt.Sprintf("compiled the kernel in %s, ", bench.Duration(r.Compile))
-		}
-		fmt.Fprintf(stderr, "read in %s, %scomputed in %s, wrote in %s\n",
-			bench.Duration(r.Read), compiled, bench.Duration(r.Compute), bench.Duration(r.Write))
-	}
-	types := r.In
-	if r.Out != r.In {
-		types += " → " + r.Out
-	}
-	where := r.Device + ", " + r.Kernel
-	if r.Threads > 0 {
-		where += fmt.Sprintf(", %d %s", r.Threads, plural("thread", r.Threads))
-	}
-	if r.Ranks > 0 {
-		where += fmt.Sprintf(", %d %s", r.Ranks, plural("rank", r.Ranks))
-	}
-	line := fmt.Sprintf("%d×%d · %d×%d %s in %s, %.4g GFLOP/s (%s) → %s",
-		r.M, r.K, r.K, r.N, types, bench.Duration(r.Compute), r.GFLOPS, where, r.File)
-	if r.Verified != nil {
-		line += "\nverified: " + r.Verified.String()
-	}
-	_, err := fmt.Fprintln(stdout, line)
-	return err
 }
 
 func plural(word string, n int) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -65,9 +64,7 @@ func (f *occupancyFlags) run(c *cobra.Command, stdout io.Writer) error {
 		return err
 	}
 	if f.output.format == "json" {
-		e := json.NewEncoder(stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(o)
+		return writeJSON(stdout, o)
 	}
 	width := f.output.width(stdout)
 	for line := range strings.Lines(o.Text()) {

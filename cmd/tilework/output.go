@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"tilework/internal/names"
 	"tilework/internal/table"
 )
 
@@ -59,47 +56,12 @@ func (o *listFlags) width(w io.Writer) int {
 	return pipeWidth
 }
 
-// formatFlag adds the flag --format to c. The first format is the default.
-func formatFlag(c *cobra.Command, format *string, formats ...string) {
-	c.Flags().StringVar(format, "format", formats[0], "output format: "+strings.Join(formats, ", "))
-	complete(c, "format", formats...)
-	old := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		switch {
-		case !slices.Contains(formats, *format):
-			return fmt.Errorf("--format: %w", names.Unknown("format", *format, formats))
-		case old != nil:
-			return old(c, args)
-		}
-		return nil
-	}
-}
-
-// forceUsage describes --force. It is the rule of every command that writes files.
-const forceUsage = "replace existing files (default: an existing file is an error)"
-
-// forceFlag adds the flag --force to c.
-func forceFlag(c *cobra.Command, force *bool) {
-	c.Flags().BoolVar(force, "force", false, forceUsage)
-}
-
-// complete makes shell completion offer the values for a flag.
-func complete(c *cobra.Command, flag string, values ...string) {
-	// It fails only if the flag does not exist, or already has values.
-	completions := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	if err := c.RegisterFlagCompletionFunc(flag, completions); err != nil {
-		panic(err)
-	}
-}
-
 // writeList prints rows in one of listFormats. The JSON formats marshal the rows; the others print
 // the columns.
 func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) error {
 	switch o.format {
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(rows)
+		return writeJSON(w, rows)
 	case "jsonl":
 		e := json.NewEncoder(w)
 		for _, r := range rows {
@@ -120,6 +82,13 @@ func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) e
 		shown[i] = c.Column
 	}
 	return table.Write(w, o.width(w), shown, cells(columns, rows))
+}
+
+// writeJSON prints v as indented JSON.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }
 
 // cells returns the text of the columns of each row.

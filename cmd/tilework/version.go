@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,9 +104,7 @@ func writeSBOM(w io.Writer) error {
 		}
 		bill.Components = append(bill.Components, c)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(bill)
+	return writeJSON(w, bill)
 }
 
 func componentOf(kind, path, version string) component {
