@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"tilework/internal/backend"
 	"tilework/internal/device"
@@ -31,6 +32,9 @@ type Device struct {
 	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
 	unit, panelBytes int
 	pick             func([]split.Plan) int
+	// least is the time of a product on the first GPU from which its matrices are divided. Tests set
+	// it to zero.
+	least float64
 
 	// using is read-locked during each use of the backends, and locked by Close.
 	using  sync.RWMutex
@@ -53,10 +57,27 @@ type member struct {
 	backend *exec.Backend
 	close   func() error  // of the backend
 	copies  device.Stream // for copies from other members; nil if there are none
+	// kept is memory of keptSize bytes for the next divided product; guarded by Device.ordering.
+	kept     device.Ptr
+	keptSize int
 }
 
 // usualPanelBytes is the usual limit of panels, which an H200 copies in less than a millisecond.
 const usualPanelBytes = 256 << 20
+
+// usualLeast is about twice the time that a divided product takes on two H200s besides its
+// arithmetic.
+const usualLeast = 100e-6
+
+// dividesSmall has new devices divide the smallest matrices.
+var dividesSmall atomic.Bool
+
+// DivideSmall has the devices that are opened until restore is called divide the smallest matrices.
+// It is for tests.
+func DivideSmall() (restore func()) {
+	dividesSmall.Store(true)
+	return func() { dividesSmall.Store(false) }
+}
 
 // Open opens a real or emulated GPU, or several. The errors are ErrNoDevice and ErrUnsupported.
 func Open(name backend.Device) (*Device, error) {
@@ -64,8 +85,12 @@ func Open(name backend.Device) (*Device, error) {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{},
+	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, least: usualLeast,
+		live:  map[*block]struct{}{},
 		plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{}}
+	if dividesSmall.Load() {
+		d.least = 0
+	}
 	err := gpu.EachMember(name, func(name backend.Device) error {
 		b, release, err := gpu.Open(name)
 		if err != nil {
@@ -112,7 +137,7 @@ func (d *Device) release() error {
 	var errs []error
 	for _, m := range d.members {
 		if m.copies != nil {
-			errs = append(errs, d.failed(m, m.copies.Close()))
+			errs = append(errs, d.failed(m, m.copies.Close()), d.failed(m, m.freeKept()))
 		}
 	}
 	for _, m := range d.members {

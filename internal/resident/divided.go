@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/backend"
@@ -17,11 +16,11 @@ import (
 	"tilework/internal/split"
 )
 
-// An execution enqueues a divided product.
+// An execution enqueues a divided product. It is kept with the division, for the next product.
 //
-// Each member has two streams. Its copy stream gathers parts of operands from the others, panel
-// after panel, while its default stream multiplies, and copies parts of the member itself. Events
-// order the streams:
+// Each member computes in its default stream, panel after panel. Copies from other members are in
+// a stream of their own, beside the kernels, or in the default stream if the plan is in order.
+// Events order the streams:
 //
 //   - copies wait until the source has done all earlier work;
 //   - a panel waits for its copies, and copies for the panel that used the buffer before;
@@ -39,17 +38,19 @@ type execution struct {
 type worker struct {
 	*execution
 	*member
-	number   int
-	timeline *timeline.Timeline
-	share    *split.Share
-	held     [gemm.Operands]device.Ptr              // operands that are gathered before the first panel
-	slots    [split.Slots][gemm.Operands]device.Ptr // of panels
-	scratch  device.Ptr
-	started  device.Event              // at the end of all earlier work of the default stream
-	done     []device.Event            // at the end of each panel for which others wait
-	waited   map[int]bool              // members for whose earlier work the copy stream waits
-	last     [split.Slots]device.Event // at the end of the last panel in each slot
-	events   []device.Event            // to free at the end
+	number    int
+	timeline  *timeline.Timeline
+	share     *split.Share
+	workspace *workspace
+	base      device.Ptr // of the workspace
+	copying   device.Stream
+	gathers   int                       // gathers from other members that are left
+	waits     []bool                    // members for whose earlier work the copies wait
+	started   device.Event              // at the end of all earlier work of the default stream
+	copied    device.Event              // at the end of all copies from other members
+	done      []device.Event            // at the end of each panel for which others wait
+	last      [split.Slots]device.Event // at the end of the last panel in each slot
+	events    []device.Event            // to free at the end
 }
 
 // run enqueues the product on all members, in smaller panels if a member has too little memory.
@@ -62,7 +63,8 @@ func (x *division) run(ctx context.Context, p *Product, problem gemm.Problem,
 		return err
 	}
 	for {
-		r := &execution{division: x, product: p, problem: &problem, operands: operands}
+		r := x.execution()
+		r.product, r.problem, r.operands = p, &problem, operands
 		err := r.reserve()
 		if err == nil {
 			return r.execute(ctx)
@@ -77,73 +79,80 @@ func (x *division) run(ctx context.Context, p *Product, problem gemm.Problem,
 	}
 }
 
+// execution returns the execution of the division.
+func (x *division) execution() *execution {
+	if x.kept == nil {
+		x.kept = &execution{division: x}
+		for i, m := range x.device.members {
+			w := &worker{execution: x.kept, member: m, number: i, share: &x.Shares[i], workspace: &x.workspaces[i],
+				copying: m.copies, done: make([]device.Event, len(x.Shares[i].Panels)), waits: make([]bool, len(x.Shares))}
+			if x.InOrder {
+				w.copying = m.backend.Device
+			}
+			x.kept.workers = append(x.kept.workers, w)
+		}
+	}
+	return x.kept
+}
+
 // reserve allocates the memory for gathered operands and for the launches.
-func (r *execution) reserve() error {
-	for i, m := range r.device.members {
-		w := &worker{execution: r, member: m, number: i, timeline: r.product.timeline(i), share: &r.Shares[i],
-			done: make([]device.Event, len(r.Shares[i].Panels)), waited: map[int]bool{}}
-		r.workers = append(r.workers, w)
-		if err := w.reserve(); err != nil {
-			return fmt.Errorf("panels of operands for %v: %w", r.problem, r.device.failed(m, err))
+func (r *execution) reserve() (err error) {
+	for i, w := range r.workers {
+		w.timeline = r.product.timeline(i)
+		if w.base, err = w.member.reserve(w.workspace.bytes); err != nil {
+			return fmt.Errorf("panels of operands for %v: %w", r.problem, r.device.failed(w.member, err))
 		}
 	}
 	return nil
 }
 
-func (w *worker) reserve() (err error) {
-	alloc := func(to *device.Ptr, n int) {
-		if err == nil && n > 0 {
-			*to, err = w.backend.Device.Alloc(n)
-		}
+// keptBytes is the largest memory that a member keeps for the operands and launches of the next
+// product.
+const keptBytes = 16 << 20
+
+// reserve returns memory of n bytes, which the caller passes to release.
+func (m *member) reserve(n int) (device.Ptr, error) {
+	switch {
+	case n <= m.keptSize:
+		return m.kept, nil
+	case n > keptBytes:
+		return m.backend.Device.Alloc(n)
 	}
-	for o, part := range w.share.Held {
-		alloc(&w.held[o], w.bytes(gemm.Operand(o), part))
+	if err := m.freeKept(); err != nil {
+		return 0, err
 	}
-	var most [gemm.Operands]int
-	scratch := 0
-	for i := range w.share.Panels {
-		p := &w.share.Panels[i]
-		for o, part := range p.Held {
-			most[o] = max(most[o], w.bytes(gemm.Operand(o), part))
-		}
-		if !w.product.Verify {
-			scratch = max(scratch, w.launches[w.number][i].scratch)
-		}
+	at, err := m.backend.Device.Alloc(n)
+	if err == nil {
+		m.kept, m.keptSize = at, n
 	}
-	for i := range min(w.share.Streamed(), split.Slots) {
-		for o, n := range most {
-			alloc(&w.slots[i][o], n)
-		}
-	}
-	alloc(&w.scratch, scratch)
-	return err
+	return at, err
 }
 
-// bytes returns the size of a part of operand o in memory of its own.
-func (w *worker) bytes(o gemm.Operand, part split.Rect) int {
-	if part.Empty() {
-		return 0
+// release frees memory unless the member keeps it.
+func (m *member) release(at device.Ptr) error {
+	if at == m.kept {
+		return nil
 	}
-	return split.LayoutOf(w.elem(o), part).Bytes()
+	return m.backend.Device.Free(at)
+}
+
+func (m *member) freeKept() error {
+	at := m.kept
+	m.kept, m.keptSize = 0, 0
+	return m.backend.Device.Free(at)
 }
 
 // free frees the memory and the events of all members.
 func (r *execution) free() error {
 	var errs []error
 	for _, w := range r.workers {
-		all := append(w.held[:], w.scratch)
-		for _, slot := range w.slots {
-			all = append(all, slot[:]...)
-		}
-		for _, at := range all {
-			if at != 0 {
-				errs = append(errs, r.device.failed(w.member, w.backend.Device.Free(at)))
-			}
-		}
+		errs = append(errs, r.device.failed(w.member, w.release(w.base)))
 		for _, e := range w.events {
 			errs = append(errs, r.device.failed(w.member, e.Free()))
 		}
+		w.base, w.events = 0, w.events[:0]
 	}
+	r.product, r.problem, r.operands = nil, nil, [gemm.Operands]Matrix{}
 	return device.Join(errs...)
 }
 
@@ -161,50 +170,47 @@ func (r *execution) execute(ctx context.Context) error {
 	return device.Join(err, r.free())
 }
 
-func (r *execution) enqueue(ctx context.Context) error {
-	if !r.moves {
-		return r.each(ctx, (*worker).multiply)
-	}
-	for _, w := range r.workers {
-		var err error
-		if w.started, err = w.record(w.backend.Device); err != nil {
-			return r.device.failed(w.member, err)
+func (r *execution) enqueue(ctx context.Context) (err error) {
+	for i, w := range r.workers {
+		clear(w.waits)
+		w.gathers, w.copied, w.last = r.remote[i], nil, [split.Slots]device.Event{}
+		if r.started[i] {
+			if w.started, err = w.record(w.backend.Device); err != nil {
+				return r.device.failed(w.member, err)
+			}
 		}
 	}
 	if err := r.each(ctx, (*worker).multiply); err != nil {
 		return err
 	}
-	if err := r.each(ctx, (*worker).collect); err != nil {
-		return err
+	if r.scatters {
+		if err := r.each(ctx, (*worker).collect); err != nil {
+			return err
+		}
 	}
 	for _, w := range r.workers {
-		if err := w.finish(); err != nil {
-			return err
+		for _, i := range w.share.Sources {
+			other := r.workers[i]
+			if err := other.backend.Device.Wait(w.copied); err != nil {
+				return r.device.failed(other.member, err)
+			}
 		}
 	}
 	return nil
 }
 
-// fewCalls is the largest number of launches and copies that one goroutine enqueues for all
-// members. It takes a few microseconds for each, and tens of microseconds to start others.
-const fewCalls = 24
-
-// each calls f for all members, at the same time if they have many launches and copies.
+// each calls f for all members, at the same time if that is planned.
 func (r *execution) each(ctx context.Context, f func(*worker, context.Context) error) error {
-	busy := r.workers
-	if !r.moves {
-		busy = slices.DeleteFunc(slices.Clone(busy), func(w *worker) bool { return len(w.share.Panels) == 0 })
-	}
-	if len(busy) == 1 || r.calls <= fewCalls {
-		for _, w := range busy {
+	if !r.Apart {
+		for _, w := range r.workers {
 			if err := f(w, ctx); err != nil {
 				return r.device.failed(w.member, err)
 			}
 		}
 		return nil
 	}
-	return multi.Each(ctx, len(busy), func(i int) backend.Device { return busy[i].name },
-		func(ctx context.Context, i int) error { return exec.Sentinel(f(busy[i], ctx)) })
+	return multi.Each(ctx, len(r.workers), func(i int) backend.Device { return r.workers[i].name },
+		func(ctx context.Context, i int) error { return exec.Sentinel(f(r.workers[i], ctx)) })
 }
 
 // record records an event, which is freed with the execution.
@@ -218,9 +224,7 @@ func (w *worker) record(s device.Stream) (device.Event, error) {
 
 // multiply enqueues the copies and launches of the member's panels.
 func (w *worker) multiply(ctx context.Context) error {
-	if err := w.gather(w.share.Gather, func(o gemm.Operand) (device.Ptr, split.Rect) {
-		return w.held[o], w.share.Held[o]
-	}); err != nil {
+	if err := w.gather(w.share.Gather, &w.workspace.held, &w.share.Held); err != nil {
 		return err
 	}
 	gathered := 0
@@ -232,21 +236,19 @@ func (w *worker) multiply(ctx context.Context) error {
 		if len(p.Gather) > 0 {
 			gathered++
 			if e := w.last[slot]; e != nil {
-				if err := w.copies.Wait(e); err != nil {
+				if err := w.copying.Wait(e); err != nil {
 					return err
 				}
 			}
-			if err := w.gather(p.Gather, func(o gemm.Operand) (device.Ptr, split.Rect) {
-				return w.slots[slot][o], p.Held[o]
-			}); err != nil {
+			if err := w.gather(p.Gather, &w.workspace.slots[slot], &p.Held); err != nil {
 				return err
 			}
 		}
 		if err := w.launch(ctx, &w.launches[w.number][i], slot); err != nil {
 			return err
 		}
-		reused := len(p.Gather) > 0 && gathered-1+split.Slots < w.share.Streamed()
-		if !reused && len(p.Scatter) == 0 {
+		reused := w.share.Reused(&w.Plan, i, gathered)
+		if !reused && !split.Remote(p.Scatter) {
 			continue
 		}
 		var err error
@@ -260,43 +262,50 @@ func (w *worker) multiply(ctx context.Context) error {
 	return nil
 }
 
-// gather enqueues copies into memory of this member, for which its next launch waits. to returns
-// the address of the memory for an operand and the part that it holds.
-func (w *worker) gather(copies []split.Copy, to func(gemm.Operand) (device.Ptr, split.Rect)) error {
-	remote := false
+// gather enqueues copies into memory of this member, for which its next launch waits. offsets and
+// parts are those of the operands in the member's workspace.
+func (w *worker) gather(copies []split.Copy, offsets *[gemm.Operands]int, parts *[gemm.Operands]split.Rect) error {
 	for _, c := range copies {
-		remote = remote || c.From != w.number
-		at, part := to(c.Operand)
+		part := parts[c.Operand]
 		l := split.LayoutOf(w.elem(c.Operand), part)
 		b := w.operands[c.Operand].Memory.block
-		at += device.Ptr(split.Offset(l.Type, part, l.LD, c.Part))
+		at := w.base + device.Ptr(offsets[c.Operand]+split.Offset(l.Type, part, l.LD, c.Part))
 		if err := w.copy(c, at, l.LD, b.address(c.From, c.Part), b.ld[c.From]); err != nil {
 			return err
 		}
 	}
-	if !remote {
+	if !split.Remote(copies) {
 		return nil
 	}
-	arrived, err := w.record(w.copies)
-	if err != nil {
+	w.gathers--
+	if w.InOrder && (w.gathers > 0 || len(w.share.Takes) > 0) {
+		return nil
+	}
+	return w.arrive()
+}
+
+// arrive records the end of the copies from other members until now, and makes the default stream
+// wait for it.
+func (w *worker) arrive() (err error) {
+	if w.copied, err = w.record(w.copying); err != nil || w.InOrder {
 		return err
 	}
-	return w.backend.Device.Wait(arrived)
+	return w.backend.Device.Wait(w.copied)
 }
 
 // copy enqueues a copy to this member, after the earlier work of both members. A copy within the
-// member is in its default stream, between two kernels. In the copy stream it delayed the copies
-// after it: bfloat16 16384³ on four H200s took 4.9 ms, and 3.6 ms with the copies here.
+// member is in its default stream, between two kernels. In a stream beside the kernels it delayed
+// the copies after it: bfloat16 16384³ on four H200s took 4.9 ms, and 3.6 ms with the copies here.
 func (w *worker) copy(c split.Copy, to device.Ptr, toLD int, from device.Ptr, fromLD int) error {
 	stream := device.Stream(w.backend.Device)
 	if c.From != w.number {
-		stream = w.copies
-		for _, member := range []int{w.number, c.From} {
-			if !w.waited[member] {
-				if err := w.copies.Wait(w.workers[member].started); err != nil {
-					return err
-				}
-				w.waited[member] = true
+		stream = w.copying
+		if err := w.wait(c.From, w.workers[c.From].started); err != nil {
+			return err
+		}
+		if !w.InOrder {
+			if err := w.wait(w.number, w.started); err != nil {
+				return err
 			}
 		}
 	}
@@ -308,9 +317,19 @@ func (w *worker) copy(c split.Copy, to device.Ptr, toLD int, from device.Ptr, fr
 	})
 }
 
+// wait makes the copies of this member wait once for an event of another one.
+func (w *worker) wait(member int, e device.Event) error {
+	if w.waits[member] {
+		return nil
+	}
+	w.waits[member] = true
+	return w.copying.Wait(e)
+}
+
 func (w *worker) elem(o gemm.Operand) dtype.Type { return w.problem.Layout(o).Type }
 
-// launch enqueues a panel, whose gathered operands are in a slot.
+// launch enqueues a panel, whose gathered operands are in a slot. It repeats the launches of the
+// last product if that had the same matrices and factors.
 func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 	var m kernel.Memory
 	for o, at := range l.places {
@@ -319,19 +338,25 @@ func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 		case split.InPart:
 			m[o] = w.operands[o].Memory.at[w.number] + from
 		case split.InHeld:
-			m[o] = w.held[o] + from
+			m[o] = w.base + device.Ptr(w.workspace.held[o]) + from
 		case split.InSlot:
-			m[o] = w.slots[slot][o] + from
+			m[o] = w.base + device.Ptr(w.workspace.slots[slot][o]) + from
 		}
 	}
-	pl := l.plan.Scaled(w.problem.Alpha, w.problem.Beta)
 	if w.product.Verify {
-		return w.product.enqueue(ctx, pl, m)
+		return w.product.enqueue(ctx, l.plan.Scaled(w.problem.Alpha, w.problem.Beta), m)
 	}
 	// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
-	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error {
-		return w.product.enqueue(context.WithoutCancel(ctx), pl.InScratch(w.scratch), m)
-	})
+	ctx = context.WithoutCancel(ctx)
+	key := launchKey{m, w.base, w.problem.Alpha, w.problem.Beta}
+	if l.recording == nil || l.key != key {
+		r, err := l.plan.Scaled(key.alpha, key.beta).InScratch(w.base+device.Ptr(w.workspace.scratch)).Record(ctx, m)
+		if err != nil {
+			return err
+		}
+		l.recording, l.key = r, key
+	}
+	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return l.recording.Enqueue(ctx) })
 }
 
 // collect enqueues the copies of results that other members have computed, or that this member has
@@ -340,45 +365,32 @@ func (w *worker) collect(context.Context) error {
 	b := w.operands[gemm.C].Memory.block
 	for _, from := range w.workers {
 		for i := range from.share.Panels {
-			p := &from.share.Panels[i]
-			for _, c := range p.Scatter {
+			waited := from == w
+			for _, c := range from.share.Panels[i].Scatter {
 				if c.To != w.number {
 					continue
 				}
-				if err := w.copies.Wait(from.done[i]); err != nil {
-					return err
+				if !waited {
+					waited = true
+					if err := w.copying.Wait(from.done[i]); err != nil {
+						return err
+					}
+					w.waits[c.From] = true // after its earlier work
 				}
-				at, held, ld := from.held[gemm.C], from.share.Held[gemm.C], 0
-				if held.Empty() {
-					at, held, ld = b.at[c.From], b.whole.Part(c.From), b.ld[c.From]
-				} else {
+				base, held, ld := b.at[c.From], b.whole.Part(c.From), b.ld[c.From]
+				if in := from.share.Held[gemm.C]; !in.Empty() {
+					base, held = from.base+device.Ptr(from.workspace.held[gemm.C]), in
 					ld = split.LayoutOf(b.layout.Type, held).LD
 				}
-				at += device.Ptr(split.Offset(b.layout.Type, held, ld, c.Part))
+				at := base + device.Ptr(split.Offset(b.layout.Type, held, ld, c.Part))
 				if err := w.copy(c, b.address(w.number, c.Part), b.ld[w.number], at, ld); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	return nil
-}
-
-// finish makes the default streams of the member and of the sources of its copies wait for them.
-func (w *worker) finish() error {
-	if len(w.waited) == 0 {
+	if len(w.share.Takes) == 0 {
 		return nil
 	}
-	copied, err := w.record(w.copies)
-	if err != nil {
-		return w.device.failed(w.member, err)
-	}
-	for i, other := range w.workers {
-		if w.waited[i] {
-			if err := other.backend.Device.Wait(copied); err != nil {
-				return w.device.failed(other.member, err)
-			}
-		}
-	}
-	return nil
+	return w.arrive()
 }

@@ -14,7 +14,6 @@ import (
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/device"
-	"tilework/internal/device/devicetest"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
@@ -63,7 +62,7 @@ func openSeveral(t testing.TB, o emu.Options, models ...string) (*Device, *gpus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.unit, d.panelBytes = 1, 2000
+	d.unit, d.panelBytes, d.least = 1, 2000, 0
 	t.Cleanup(func() {
 		if err := errors.Join(d.Close(), restore()); err != nil && !all.lost {
 			t.Error(err)
@@ -116,7 +115,7 @@ func TestDividedConformance(t *testing.T) {
 // TestGPUDividedConformance is TestDividedConformance on all GPUs of this machine.
 func TestGPUDividedConformance(t *testing.T) {
 	d := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
-	d.unit, d.panelBytes = 16, 1<<16
+	d.unit, d.panelBytes, d.least = 16, 1<<16, 0
 	pickAny(d)
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 500, 0) })
@@ -347,7 +346,7 @@ func TestBreakdown(t *testing.T) {
 func TestGPUDividedBits(t *testing.T) {
 	one := openGPU(t, backend.Device{Kind: backend.GPU})
 	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
-	all.unit, all.panelBytes = 16, 1<<14
+	all.unit, all.panelBytes, all.least = 16, 1<<14, 0
 	pickAny(all)
 	t.Logf("%d GPUs", len(all.members))
 	rng := testrand.New(t)
@@ -361,41 +360,5 @@ func TestGPUDividedBits(t *testing.T) {
 		if err != nil || errAll != nil || !slices.Equal(got, want) {
 			t.Fatalf("%+v: errors %v and %v, same bits: %v", c, err, errAll, slices.Equal(got, want))
 		}
-	}
-}
-
-// BenchmarkDividedIssue measures the host's time to enqueue a product of 16384³ on GPUs that
-// execute nothing.
-func BenchmarkDividedIssue(b *testing.B) {
-	for _, n := range []int{1, 2, 8} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
-				d := devicetest.NewNull()
-				d.Device.Name, d.Device.Target.Suffix, d.Device.SMs, d.Device.MaxShared = "NVIDIA H200", "a", 132, 227<<10
-				return d, nil
-			})
-			name := backend.Device{Kind: backend.Emulator, Model: "h200"}
-			if n > 1 {
-				name = backend.Device{Kind: backend.Emulator, List: strings.Join(several(n), ",")}
-			}
-			d, err := Open(name)
-			if err != nil {
-				b.Fatal(err)
-			}
-			p := &Product{Alpha: 1}
-			for o := range gemm.C + 1 {
-				if p.Operands[o].On, err = New(d, gemm.Dense(dtype.BF16, 16384, 16384), split.Rows); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				if err := Gemm(b.Context(), p); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if err := errors.Join(d.Close(), restore()); err != nil {
-				b.Fatal(err)
-			}
-		})
 	}
 }

@@ -20,10 +20,11 @@ type Matrix struct {
 	Layout gemm.Layout
 }
 
-// New allocates a matrix with undefined elements, on several GPUs divided in the given way. The
-// device chooses the leading dimension. The errors are those of [Device.Alloc], and ErrShape.
+// New allocates a matrix with undefined elements, on several GPUs divided in the given way. A small
+// matrix is on the first GPU alone, unless by is OnEach. The device chooses the leading dimension.
+// The errors are those of [Device.Alloc], and ErrShape.
 func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
-	return allocate(d, l, by, split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit))
+	return allocate(d, l, 1, by, split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit))
 }
 
 // NewBatch allocates count matrices, one after the other, and returns the first. Several GPUs have
@@ -32,15 +33,16 @@ func NewBatch(d *Device, l gemm.Layout, count int, by split.By) (Matrix, error) 
 	if by != split.OnEach {
 		by = split.Rows
 	}
-	all := l
-	all.Rows *= count
-	m, err := allocate(d, all, by, max(l.Rows, 1))
+	m, err := allocate(d, l, count, by, max(l.Rows, 1))
 	m.Layout.Rows = l.Rows
 	return m, err
 }
 
-// allocate allocates a matrix. Several GPUs divide it at multiples of unit.
-func allocate(d *Device, l gemm.Layout, by split.By, unit int) (Matrix, error) {
+// allocate allocates count matrices below each other. Several GPUs divide the rows or columns of
+// all at multiples of unit, unless they are small.
+func allocate(d *Device, one gemm.Layout, count int, by split.By, unit int) (Matrix, error) {
+	l := one
+	l.Rows *= count
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
@@ -52,6 +54,9 @@ func allocate(d *Device, l gemm.Layout, by split.By, unit int) (Matrix, error) {
 	if !d.Divided() {
 		m, err := d.Alloc(there.Bytes(), elements)
 		return Matrix{Memory: m, Layout: there}, err
+	}
+	if d.small(one, count) {
+		unit = max(l.Rows, l.Cols, 1)
 	}
 	b := &block{device: d, unit: unit, layout: there, size: there.Bytes()}
 	whole := split.New(by, l.Rows, l.Cols, d.weights, unit)

@@ -13,7 +13,12 @@ import (
 type Plan struct {
 	Shares  []Share // of each member; empty for one that computes nothing
 	Seconds float64 // predicted
-	rounds  int     // in which a member computes a panel
+	// InOrder has each member copy and compute in one stream. Otherwise copies from other members are
+	// in a stream of their own and overlap with kernels, for which more events order the work.
+	InOrder bool
+	// Apart has the work of each member enqueued at the same time as that of the others.
+	Apart  bool
+	rounds int // in which a member computes a panel
 }
 
 // Plan returns the fastest division of the product by prediction.
@@ -23,18 +28,30 @@ func (p *Product) Plan() Plan {
 	for _, grid := range p.grids() {
 		for rounds, several := 1, true; several && rounds < 2*most; rounds *= 2 {
 			x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
-			several = false
-			for i := range x.Shares {
-				x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i))
-				several = several || len(x.Shares[i].Panels) > 1
+			several = slices.ContainsFunc(x.Shares, func(s Share) bool { return len(s.Panels) > 1 })
+			all = append(all, p.predicted(x))
+			if p.CallSeconds > 0 && x.moves() {
+				x.InOrder = true
+				all = append(all, p.predicted(x))
 			}
-			all = append(all, x)
 		}
 	}
 	if p.Pick != nil {
 		return all[p.Pick(all)]
 	}
 	return slices.MinFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
+}
+
+// predicted returns a plan with its predicted time: that of the slowest member, or of the host that
+// enqueues the work.
+func (p *Product) predicted(x Plan) Plan {
+	var host float64
+	host, x.Apart = p.hostSeconds(&x)
+	x.Seconds = host
+	for i := range x.Shares {
+		x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i, x.InOrder))
+	}
+	return x
 }
 
 // Smaller returns the same division with panels of at most the given size.
@@ -139,10 +156,10 @@ const (
 	localRate     = 1.5e12
 )
 
-// seconds predicts the time of a share. Copies before the first launch and after the last one are
-// exposed, and copies in between if they take longer than the kernels. Results are copied after all
-// operands.
-func (p *Product) seconds(s *Share, member int) float64 {
+// seconds predicts the time of a share on its member. In order, nothing overlaps. Otherwise copies
+// before the first launch and after the last one are exposed, and copies in between if they take
+// longer than the kernels. Results are copied after all operands.
+func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
 	if s.C.Empty() {
 		return 0
 	}
@@ -151,8 +168,14 @@ func (p *Product) seconds(s *Share, member int) float64 {
 	end := p.local(s.Gather)
 	for i := range s.Panels {
 		x := &s.Panels[i]
-		gathered += p.copying(x.Gather)
-		if len(x.Gather) > 0 || i == 0 {
+		copying := p.copying(x.Gather)
+		gathered += copying
+		switch {
+		case inOrder && i == 0:
+			end += gathered
+		case inOrder:
+			end += copying
+		case len(x.Gather) > 0 || i == 0:
 			end = max(end, gathered)
 		}
 		end += p.local(x.Gather) + round*float64(p.rounds(x.C)) + launchSeconds
@@ -163,6 +186,9 @@ func (p *Product) seconds(s *Share, member int) float64 {
 		seconds := p.copying(s.Panels[i].Scatter)
 		scattered = max(scattered, computed[i]) + seconds
 		copying += seconds
+	}
+	if inOrder {
+		return end + copying - gathered
 	}
 	return max(end, scattered) + contention*copying
 }

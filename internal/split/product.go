@@ -2,6 +2,7 @@ package split
 
 import (
 	"math/bits"
+	"slices"
 
 	"tilework/internal/gemm"
 )
@@ -33,6 +34,9 @@ type Product struct {
 	// Seconds is the predicted time of the whole product on the first member, and Rate the rate in
 	// bytes per second at which each member receives copies while all do.
 	Seconds, Rate float64
+	// CallSeconds is the time in which the host that enqueues the work of all members enqueues a
+	// launch, a copy or an event. It is zero if each member has a host of its own.
+	CallSeconds float64
 	// PanelBytes limits the size of a panel. A panel has at least one tile.
 	PanelBytes int
 	// Pick returns the index of the plan to use. If it is nil, that is the one that is predicted to
@@ -69,6 +73,14 @@ type Share struct {
 	Held   [gemm.Operands]Rect
 	Gather []Copy
 	Panels []Panel
+	// Reads lists the other members that have operands of the share, Takes those that compute results
+	// for the member, and Sources both.
+	Reads, Takes, Sources []int
+}
+
+// Remote reports whether some copies are from other members.
+func Remote(all []Copy) bool {
+	return slices.ContainsFunc(all, func(c Copy) bool { return c.From != c.To })
 }
 
 // Streamed returns the number of panels for which operands are gathered.
@@ -190,7 +202,43 @@ func (p *Product) shares(grid []Rect, rounds int) []Share {
 			all[i] = p.share(c, i, repeated, rounds)
 		}
 	}
+	link(all)
 	return all
+}
+
+// link sets the members from which each one copies.
+func link(all []Share) {
+	add := func(to *[]int, member int) {
+		if !slices.Contains(*to, member) {
+			*to = append(*to, member)
+		}
+	}
+	for i := range all {
+		all[i].Gathers(func(gather []Copy) {
+			for _, c := range gather {
+				if c.From != i {
+					add(&all[i].Reads, c.From)
+					add(&all[i].Sources, c.From)
+				}
+			}
+		})
+		for _, x := range all[i].Panels {
+			for _, c := range x.Scatter {
+				if c.To != i {
+					add(&all[c.To].Takes, i)
+					add(&all[c.To].Sources, i)
+				}
+			}
+		}
+	}
+}
+
+// Gathers calls f with the copies before the first panel, and with those for each panel.
+func (s *Share) Gathers(f func([]Copy)) {
+	f(s.Gather)
+	for i := range s.Panels {
+		f(s.Panels[i].Gather)
+	}
 }
 
 // share returns the share of a member that computes c, for itself alone if repeated is set.

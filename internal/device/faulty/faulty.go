@@ -25,6 +25,7 @@ type Device struct {
 
 	mu     sync.Mutex
 	calls  int
+	counts map[string]int // calls by name
 	failAt int
 	err    error
 	failed string
@@ -34,7 +35,7 @@ type Device struct {
 
 // New returns a Device that forwards to inner. No call fails until [Device.Fail] is called.
 func New(inner device.Device) *Device {
-	d := &Device{inner: inner, held: map[any]string{}}
+	d := &Device{inner: inner, held: map[any]string{}, counts: map[string]int{}}
 	d.stream = stream{d, inner}
 	return d
 }
@@ -45,6 +46,7 @@ func (d *Device) Fail(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls, d.failAt, d.err, d.failed = 0, n, err, ""
+	clear(d.counts)
 }
 
 // FailedCall returns a description of the call that failed, or an empty string.
@@ -59,6 +61,13 @@ func (d *Device) Calls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
+}
+
+// Counts returns the number of calls since Fail by the names of the methods, such as "Launch".
+func (d *Device) Counts() map[string]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.counts)
 }
 
 // Leaks returns descriptions of all resources that were not released. Closing the device releases
@@ -81,6 +90,7 @@ func (d *Device) call(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
+	d.counts[name]++
 	switch {
 	case d.closed:
 		return fmt.Errorf("%s on a closed device", name)

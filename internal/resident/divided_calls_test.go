@@ -1,0 +1,275 @@
+package resident
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/split"
+	"tilework/internal/testkit/testrand"
+)
+
+// openIdle opens n H200s that execute nothing as one device. wrap may replace each of them.
+func openIdle(t testing.TB, n int, wrap func(device.Device) device.Device) *Device {
+	t.Helper()
+	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+		d := devicetest.NewNull()
+		d.Device.Name, d.Device.Target.Suffix, d.Device.SMs, d.Device.MaxShared = "NVIDIA H200", "a", 132, 227<<10
+		return wrap(d), nil
+	})
+	name := backend.Device{Kind: backend.Emulator, Model: "h200"}
+	if n > 1 {
+		name = backend.Device{Kind: backend.Emulator, List: strings.Join(several(n), ",")}
+	}
+	d, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(d.Close(), restore()); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// openCounted is openIdle with GPUs that count the calls.
+func openCounted(t testing.TB, n int) (*Device, *[]*faulty.Device) {
+	var all []*faulty.Device
+	d := openIdle(t, n, func(inner device.Device) device.Device {
+		all = append(all, faulty.New(inner))
+		return all[len(all)-1]
+	})
+	return d, &all
+}
+
+// plain returns the product of an m×k and a k×n matrix with undefined elements, of which B is
+// divided in the given way.
+func plain(t testing.TB, d *Device, kind dtype.Type, m, n, k int, by split.By) *Product {
+	t.Helper()
+	p := &Product{Alpha: 1}
+	for o, l := range []gemm.Layout{gemm.Dense(kind, m, k), gemm.Dense(kind, k, n), gemm.Dense(kind, m, n)} {
+		ways := [...]split.By{split.Rows, by, split.Rows}
+		var err error
+		if p.Operands[o].On, err = New(d, l, ways[o]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// counts returns the calls of a product that has run before, by GPU.
+func counts(t *testing.T, all []*faulty.Device, p *Product) (counted []map[string]int) {
+	t.Helper()
+	for _, d := range all {
+		d.Fail(0, nil)
+	}
+	if err := Gemm(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		counted = append(counted, d.Counts())
+	}
+	return counted
+}
+
+// TestDividedCalls counts the calls with which repeated products are enqueued. Those of small
+// matrices are one launch on the first GPU.
+func TestDividedCalls(t *testing.T) {
+	for _, c := range []struct {
+		gpus, n int
+		by      split.By
+		small   bool // whether small matrices are divided, too
+		want    string
+	}{
+		{2, 512, split.Rows, false, "map[Launch:1] map[]"},
+		{2, 2048, split.Columns, false, "map[Launch:1] map[]"},
+		{8, 1024, split.Rows, false, "map[Launch:1]" + strings.Repeat(" map[]", 7)},
+		{2, 512, split.OnEach, true, "map[Launch:1] map[Launch:1]"},
+		{2, 512, split.Rows, true, strings.Repeat(" map[CopyPeer:2 Event.Free:2 Launch:1 Record:2 Wait:2]", 2)[1:]},
+		{2, 512, split.Columns, true, strings.Repeat(" map[CopyPeer:1 Event.Free:2 Launch:2 Record:2 Wait:2]", 2)[1:]},
+		{4, 512, split.Rows, true, strings.Repeat(" map[CopyPeer:4 Event.Free:2 Launch:1 Record:2 Wait:6]", 4)[1:]},
+	} {
+		d, all := openCounted(t, c.gpus)
+		if c.small {
+			d.least = 0
+		}
+		p := plain(t, d, dtype.BF16, c.n, c.n, c.n, c.by)
+		if err := Gemm(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := counts(t, *all, p); fmt.Sprint(got) != "["+c.want+"]" {
+			t.Errorf("%d³ on %d GPUs, B %v: calls %v, want %s", c.n, c.gpus, c.by, got, c.want)
+		}
+	}
+}
+
+// TestDividedCallsPredicted compares the calls of random products with those of their plans.
+func TestDividedCallsPredicted(t *testing.T) {
+	rng := testrand.New(t)
+	for _, n := range []int{2, 3, 4, 8} {
+		d, all := openCounted(t, n)
+		d.unit, d.panelBytes, d.least = 16, 1<<14, 0
+		pickAny(d)
+		moved := 0
+		for range 40 {
+			p := plain(t, d, dtype.F32, 1+rng.IntN(200), 1+rng.IntN(200), 1+rng.IntN(50), split.By(rng.IntN(3)))
+			p.Kernel, p.Beta = "naive", complex(float64(rng.IntN(2)), 0)
+			if rng.IntN(3) == 0 {
+				p.Operands[gemm.C].On = plain(t, d, dtype.F32, p.c().Layout.Rows, p.c().Layout.Cols, 1, split.Rows).c()
+			}
+			if err := Gemm(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			got, want := []int{}, []int{}
+			for _, calls := range counts(t, *all, p) {
+				got = append(got, calls["Launch"]+calls["CopyPeer"]+calls["Record"]+calls["Wait"])
+				if calls["Alloc"]+calls["Load"] > 0 {
+					t.Errorf("calls %v, want no allocation", calls)
+				}
+			}
+			if err := p.with(func(x planned) error {
+				want = x.division.Calls()
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v: calls %v, want %v", p.Operands[gemm.B].On.Layout, got, want)
+			}
+			if slices.Max(want) > 1 {
+				moved++
+			}
+		}
+		if moved == 0 {
+			t.Errorf("no product on %d GPUs copies anything", n)
+		}
+	}
+}
+
+// TestSmallMatrices checks which matrices are on the first GPU alone.
+func TestSmallMatrices(t *testing.T) {
+	for _, c := range []struct {
+		gpus, rows, cols int
+		kind             dtype.Type
+		by               split.By
+		want             bool
+	}{
+		{2, 2048, 2048, dtype.BF16, split.Rows, true},
+		{2, 1, 4096, dtype.BF16, split.Columns, true},
+		{2, 0, 7, dtype.F32, split.Rows, true},
+		{2, 2048, 2048, dtype.BF16, split.OnEach, false},
+		{2, 4096, 4096, dtype.BF16, split.Rows, false},
+		{2, 1024, 1024, dtype.F32, split.Columns, true},
+		{2, 2048, 2048, dtype.F32, split.Columns, false}, // 0.3 ms of arithmetic
+		{4, 2048, 2048, dtype.BF16, split.Rows, false},   // 24 MiB to the others
+	} {
+		d, _ := openCounted(t, c.gpus)
+		m, err := New(d, gemm.Dense(c.kind, c.rows, c.cols), c.by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := m.Memory.whole.By != split.OnEach
+		for i := range c.gpus - 1 {
+			alone = alone && m.Memory.whole.Part(i+1).Empty()
+		}
+		if alone != c.want {
+			t.Errorf("%d×%d %v, %v, on %d GPUs: on the first alone: %v", c.rows, c.cols, c.kind, c.by, c.gpus, alone)
+		}
+	}
+	d, _ := openCounted(t, 2)
+	for count, want := range map[int]bool{2: true, 200: false} {
+		m, err := NewBatch(d, gemm.Dense(dtype.F32, 256, 256), count, split.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alone := m.Memory.whole.Part(1).Empty(); alone != want {
+			t.Errorf("%d matrices of %v: on the first GPU alone: %v", count, m.Layout, alone)
+		}
+	}
+}
+
+// TestDividedRepeated repeats products of matrices that move and factors that change, so that the
+// launches of the last product do not fit the next one.
+func TestDividedRepeated(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{2, 3} {
+		d, _ := openSeveral(t, emu.Options{}, several(n)...)
+		pickAny(d)
+		const side = 40
+		l := gemm.Dense(dtype.F32, side, side)
+		var all [6]Matrix
+		var values [6]float64 // all elements of a matrix are equal
+		for i := range all {
+			m, err := New(d, l, split.Rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i], values[i] = m, float64(rng.IntN(3))
+			if err := m.CopyIn(t.Context(), filled(l, values[i]), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 30 {
+			at := rng.Perm(len(all))[:3]
+			alpha, beta := float64(1+rng.IntN(3)), float64(rng.IntN(2))
+			p := product(complex(alpha, 0), complex(beta, 0), []Matrix{all[at[0]], all[at[1]], all[at[2]]})
+			if err := Gemm(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			want := alpha*side*values[at[0]]*values[at[1]] + beta*values[at[2]]
+			got := make([]byte, l.Bytes())
+			if err := all[at[2]].CopyOut(t.Context(), got, l); err != nil {
+				t.Fatal(err)
+			}
+			for i := range side * side {
+				if x := dtype.F32.At(got, i); x != want {
+					t.Fatalf("element %d is %v, want %v", i, x, want)
+				}
+			}
+			values[at[2]] = float64(rng.IntN(3))
+			if err := all[at[2]].CopyIn(t.Context(), filled(l, values[at[2]]), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// filled returns a matrix of equal elements.
+func filled(l gemm.Layout, x float64) []byte {
+	b := make([]byte, l.Bytes())
+	for i := range l.Rows * l.Cols {
+		l.Type.Set(b, i, x)
+	}
+	return b
+}
+
+// BenchmarkDividedIssue measures the host's time to enqueue a product on GPUs that execute nothing.
+func BenchmarkDividedIssue(b *testing.B) {
+	for _, side := range []int{512, 4096, 16384} {
+		for _, n := range []int{1, 2, 8} {
+			b.Run(fmt.Sprintf("%d on %d", side, n), func(b *testing.B) {
+				d := openIdle(b, n, func(d device.Device) device.Device { return d })
+				d.least = 0
+				p := plain(b, d, dtype.BF16, side, side, side, split.Rows)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := Gemm(b.Context(), p); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
