@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/split"
 )
 
 // TestDividedMatrices uploads, views, copies, multiplies and downloads matrices of every split on
@@ -128,8 +129,6 @@ func TestDividedErrors(t *testing.T) {
 		{"listed twice", second(Open("gpu:1,1")), ErrNoDevice, "GPU 1 is listed twice"},
 		{"no model", second(Open("emu:h200,")), ErrNoDevice, "want a list such as emu:h200,h200"},
 		{"no Device", second(NewDeviceMatrix[float32](none.ByColumns(), 1, 1)), ErrNoDevice, "Open"},
-		{"groups", Gemm(ctx, 1, a, a.Batch(1, 0), 0, upload(t, d, New[float32](16, 16)), WithGroups(GroupEnds(16))),
-			ErrUnsupported, "groups of rows on several GPUs"},
 		{"a batch at odd distances", Gemm(ctx, 1, a.Sub(0, 0, 4, 4).Batch(3, 9), a.Sub(0, 0, 4, 4).Batch(3, 0), 0, odd),
 			ErrUnsupported, "below each other or side by side"},
 		{"another device", Gemm(ctx, 1, a, far, 0, a), ErrUnsupported, "B is on device emu and C on emu:h200,h200"},
@@ -186,9 +185,10 @@ func TestDividedBatches(t *testing.T) {
 			if !slices.Equal(all(c.Download(t.Context())), want) {
 				t.Errorf("%s: other bits than on one GPU", name)
 			}
-			if pl, err := PlanGemm(x, y, c); err != nil || strings.Contains(pl.Detail, "copies") ||
+			whole := onB.by != split.Columns // matrices of B
+			if pl, err := PlanGemm(x, y, c); err != nil || strings.Contains(pl.Detail, "copies") == whole ||
 				!strings.Contains(pl.Detail, "emu:h200 computes products 0 to ") {
-				t.Errorf("%s: plan %q, %v, want products on each GPU and no copies", name, pl, err)
+				t.Errorf("%s: plan %q, %v, want products on each GPU, and copies: %v", name, pl, err, !whole)
 			}
 			// All products with the first B, into matrices side by side.
 			side, err := NewDeviceMatrix[float32](onB, 9, 6*count)
@@ -211,6 +211,41 @@ func TestDividedBatches(t *testing.T) {
 		if pl, err := PlanGemm(a[:2], b[:2], c, WithDevice(name)); err != nil ||
 			!strings.Contains(pl.Detail, "emu:h200 computes products 0 to 1") {
 			t.Errorf("host matrices on %s: plan %q, %v", name, pl, err)
+		}
+	}
+}
+
+// TestDividedGroups multiplies groups of rows on several emulated GPUs, with the ends of the groups
+// on the host and on the GPUs. The results are those of one GPU.
+func TestDividedGroups(t *testing.T) {
+	substitute(t, 0)
+	ctx, rng := t.Context(), rand.New(rand.NewPCG(9, 8))
+	a, before := whole[float32](rng, 30, 8), whole[float32](rng, 30, 40)
+	experts := Batch[float32](wholes(rng, 3, 8, 40))
+	ends := GroupEnds(11, 0, 17) // and two rows of no group
+	want := before.clone()
+	if err := Gemm(ctx, 2, a, experts, 1, want, WithGroups(ends), WithDevice("cpu")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"emu:h200,h200", "emu:h200,h200,h200"} {
+		d := on(t, name)
+		routed := upload(t, d, ends)
+		for _, onB := range []*Device{d, d.ByColumns(), d.OnEach()} {
+			b, err := Upload(ctx, onB, experts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, groups := range []Operand[int32]{ends, routed} {
+				x, c := upload(t, d, a), upload(t, onB, before)
+				if err := Gemm(ctx, 2, x, b, 1, c, WithGroups(groups), WithVerify()); err != nil {
+					t.Fatal(err)
+				}
+				equalTo(t, name, download(t, c), want)
+				pl, err := PlanGemm(x, b, c, WithGroups(groups))
+				if err != nil || !strings.Contains(pl.Detail, "computes ") {
+					t.Errorf("%s: plan %q, %v, want the work of each GPU", name, pl, err)
+				}
+			}
 		}
 	}
 }

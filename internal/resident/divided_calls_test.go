@@ -54,8 +54,8 @@ func openCounted(t testing.TB, n int) (*Device, *[]*faulty.Device) {
 	return d, &all
 }
 
-// plain returns the product of an m×k and a k×n matrix with undefined elements, of which B is
-// divided in the given way.
+// plain returns the product of an m×k and a k×n matrix with undefined elements. B is divided in the
+// given way, and A and C by rows.
 func plain(t testing.TB, d *Device, kind dtype.Type, m, n, k int, by split.By) *Product {
 	t.Helper()
 	p := &Product{Alpha: 1}

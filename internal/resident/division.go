@@ -2,7 +2,6 @@ package resident
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"tilework/internal/device"
@@ -88,9 +87,6 @@ type placeKey struct {
 
 // division returns the division of a planned product. Divisions are kept as plans are.
 func (d *Device) division(x planned, kernel string) (*division, error) {
-	if err := checkDivisible(&x.problem); err != nil {
-		return nil, err
-	}
 	key, operands := divisionKey{planKey: keyOf(&x.problem, &x.memory, kernel)}, x.operands()
 	for o, m := range operands {
 		if m.Memory != nil {
@@ -117,19 +113,10 @@ func (d *Device) division(x planned, kernel string) (*division, error) {
 	return found, nil
 }
 
-// checkDivisible returns ErrUnsupported for groups of rows, which run on a single GPU only: their
-// ends may be on a GPU.
-func checkDivisible(p *gemm.Problem) error {
-	if p.Batch.Kind != gemm.Grouped {
-		return nil
-	}
-	return fmt.Errorf("%w: groups of rows on several GPUs: open one GPU for them", gemm.ErrUnsupported)
-}
-
 // divide plans the division of a product that pl computes on the first GPU.
 func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]Matrix) (*division, error) {
 	grain, rows, cols, atOnce := 1, 1, 1, 1 // of a batch: whole products
-	if p.Batch.Kind == gemm.Single {
+	if p.Batch.Kind != gemm.Strided {
 		grain, atOnce = pl.Grain(), pl.TilesAtOnce()
 		rows, cols = pl.Units(max(grain, split.Align))
 	}

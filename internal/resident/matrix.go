@@ -28,12 +28,14 @@ func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 }
 
 // NewBatch allocates count matrices, one after the other, and returns the first. Several GPUs have
-// some whole matrices each, or all if by is OnEach. Otherwise it is like New.
+// some whole matrices each, some columns of each if by is Columns, or all if by is OnEach.
+// Otherwise it is like New.
 func NewBatch(d *Device, l gemm.Layout, count int, by split.By) (Matrix, error) {
-	if by != split.OnEach {
-		by = split.Rows
+	unit := max(l.Rows, 1)
+	if by == split.Columns {
+		unit = split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit)
 	}
-	m, err := allocate(d, l, count, by, max(l.Rows, 1))
+	m, err := allocate(d, l, count, by, unit)
 	m.Layout.Rows = l.Rows
 	return m, err
 }

@@ -4,6 +4,10 @@ import "tilework/internal/gemm"
 
 // A strided batch is divided by whole products. In its [Product] and plans, a part of C is a range
 // of products: Rows of a [Rect] counts products, and Cols is the one column 0.
+//
+// Groups of rows are divided by columns of C, because only the device may know the ends of the
+// groups. A member computes its columns of all groups, from all of A and from these columns of each
+// matrix of B.
 
 // Step is the distance from a matrix of a batch to the next one in the stored matrix that holds
 // both: rows if one is below the other, columns if they are side by side. All products share a
@@ -57,6 +61,9 @@ func start(ends []int32, group int) int {
 // batched reports whether the product is a batch.
 func (p *Product) batched() bool { return p.Batch.Kind == gemm.Strided }
 
+// grouped reports whether the product is one of groups of rows.
+func (p *Product) grouped() bool { return p.Batch.Kind == gemm.Grouped }
+
 // sides returns the rows and columns of C as parts of a plan count them.
 func (p *Product) sides() (rows, cols int) {
 	if p.batched() {
@@ -74,22 +81,52 @@ func (p *Product) matrix(o gemm.Operand, i int) Rect {
 
 // matrices returns the smallest part of operand o's matrix with the matrices of some products.
 func (p *Product) matrices(o gemm.Operand, products Span) Rect {
+	return between(products, func(i int) Rect { return p.matrix(o, i) })
+}
+
+// group returns the columns of B of a group as a part of the stored matrix.
+func (p *Product) group(i int, cols Span) Rect {
+	r := p.matrix(gemm.B, i)
+	if p.Layout(gemm.B).Trans {
+		r.Rows = cols.plus(r.Rows.From)
+	} else {
+		r.Cols = cols.plus(r.Cols.From)
+	}
+	return r
+}
+
+// groups returns the smallest part of B's matrix with columns of B of all groups.
+func (p *Product) groups(cols Span) Rect {
+	return between(Span{0, p.Batch.Count}, func(i int) Rect { return p.group(i, cols) })
+}
+
+// between returns the smallest part that contains the parts of the first and the last product.
+func between(products Span, of func(int) Rect) Rect {
 	if products.Len() == 0 {
 		return Rect{}
 	}
-	first, last := p.matrix(o, products.From), p.matrix(o, products.To-1)
+	first, last := of(products.From), of(products.To-1)
 	return Rect{Span{first.Rows.From, last.Rows.To}, Span{first.Cols.From, last.Cols.To}}
 }
 
-// copied returns the parts of operand o's matrix that are copied for a part of C. Those of a batch
-// leave out the elements between matrices, which may belong to others.
+// copied returns the parts of operand o's matrix that are copied for a part of C. Those of several
+// products leave out the elements between matrices, which may belong to others.
 func (p *Product) copied(o gemm.Operand, c Rect) (all []Rect) {
-	l, step := p.Layout(o), p.Places[o].Step
-	if !p.batched() || step.Rows <= l.Rows && step.Cols <= l.Cols {
+	products, of := c.Rows, func(i int) Rect { return p.matrix(o, i) }
+	if p.grouped() && o == gemm.B {
+		products, of = Span{0, p.Batch.Count}, func(i int) Rect { return p.group(i, c.Cols) }
+	} else if !p.batched() {
 		return []Rect{p.Needs(o, c)}
 	}
-	for i := c.Rows.From; i < c.Rows.To; i++ {
-		all = append(all, p.matrix(o, i))
+	step := p.Places[o].Step
+	if products.Len() == 0 {
+		return nil
+	}
+	if one := of(products.From); step.Rows <= one.Rows.Len() && step.Cols <= one.Cols.Len() {
+		return []Rect{between(products, of)}
+	}
+	for i := products.From; i < products.To; i++ {
+		all = append(all, of(i))
 	}
 	return all
 }

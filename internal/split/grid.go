@@ -76,9 +76,13 @@ func (p *Product) grids() (all [][]Rect) {
 			all = p.addGrid(all, rows, ends)
 		}
 	}
-	all = p.addGrid(all, true, ends(m, p.Weights, p.UnitM))
+	if !p.grouped() {
+		all = p.addGrid(all, true, ends(m, p.Weights, p.UnitM))
+	}
 	if !p.batched() {
 		all = p.addGrid(all, false, ends(n, p.Weights, p.UnitN))
+	}
+	if p.Batch.Kind == gemm.Single {
 		for rows := 2; rows < len(p.Weights); rows++ {
 			if len(p.Weights)%rows == 0 {
 				all = append(all, p.grid(rows))

@@ -66,7 +66,11 @@ func (p *Product) locate(o gemm.Operand, member int, s *Share, panel *Panel) (ge
 		at.In, has = InPart, p.Places[o].Matrix.Part(member)
 	}
 	ld := LayoutOf(l.Type, has).LD
-	if !p.batched() {
+	switch {
+	case p.grouped() && o == gemm.B: // the matrix of one group
+		one := p.group(0, panel.C.Cols)
+		l.Rows, l.Cols = one.Rows.Len(), one.Cols.Len()
+	case !p.batched():
 		l.Rows, l.Cols = need.Rows.Len(), need.Cols.Len()
 	}
 	l.LD = max(ld, l.Cols, 1) // of an operand that is not read

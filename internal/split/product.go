@@ -102,7 +102,7 @@ func (p *Product) reads(o gemm.Operand) bool {
 	case gemm.A, gemm.B:
 		return p.ReadsAB()
 	case gemm.C:
-		return p.Beta != 0
+		return p.Beta != 0 || p.grouped() // rows after the last group do not change
 	}
 	return p.Uses(o)
 }
@@ -115,6 +115,8 @@ func (p *Product) Needs(o gemm.Operand, c Rect) Rect {
 		return Rect{}
 	case p.batched():
 		return p.matrices(o, c.Rows)
+	case p.grouped() && o == gemm.B:
+		return p.groups(c.Cols)
 	}
 	l := p.Layout(o)
 	r := Rect{Span{0, l.OpRows()}, Span{0, l.OpCols()}}
@@ -278,13 +280,13 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 
 // streamed returns a function that reports whether an operand is gathered in panels: A, or B with
 // Up, whichever the member lacks more of. The other one is gathered before the first panel, and so
-// are both of a batch.
+// are both of a batch. Of groups, only B is gathered in panels.
 func (p *Product) streamed(missing *[gemm.Operands]Rect) func(gemm.Operand) bool {
 	columns := missing[gemm.B].Len() + missing[gemm.Up].Len()
 	switch {
 	case missing[gemm.A].Len()+columns == 0 || p.batched():
 		return func(gemm.Operand) bool { return false }
-	case missing[gemm.A].Len() > columns:
+	case missing[gemm.A].Len() > columns && !p.grouped():
 		return func(o gemm.Operand) bool { return o == gemm.A }
 	}
 	return func(o gemm.Operand) bool { return o == gemm.B || o == gemm.Up && !missing[gemm.Up].Empty() }
@@ -305,6 +307,11 @@ func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, s
 		n := p.panelSize(gemm.B, p.UnitN, ceilDiv(c.Rows.Len(), p.UnitM), rounds)
 		for _, s := range p.cuts(gemm.B, c.Cols, n, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
 			all = append(all, Rect{c.Rows, s})
+		}
+	case scattered && p.grouped():
+		n := p.panelSize(gemm.C, p.UnitN, ceilDiv(c.Rows.Len(), p.UnitM), rounds)
+		for from := c.Cols.From; from < c.Cols.To; from += n {
+			all = append(all, Rect{c.Rows, Span{from, min(from+n, c.Cols.To)}})
 		}
 	case scattered:
 		n := p.panelSize(gemm.C, p.UnitM, ceilDiv(c.Cols.Len(), p.UnitN), rounds)
@@ -350,7 +357,7 @@ func (p *Product) size(o gemm.Operand) float64 {
 }
 
 // ends returns the ends of the parts of operand o, which is A, B or C, as rows or columns of C. It
-// is not ok if the members have copies, or if the parts divide K.
+// is not ok if the members have copies, if the parts divide K or if C must not be divided there.
 func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 	if p.batched() {
 		ends, ok := p.productEnds(o)
@@ -369,6 +376,13 @@ func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 		ends = append(ends, end-first)
 	}
 	rows = (m.By == Rows) != p.Layouts[o].Trans // of op(o)
+	if p.grouped() {
+		whole := at.Step.Rows == 0
+		if m.By == Columns {
+			whole = at.Step.Cols == 0
+		}
+		return rows, ends, !rows && whole
+	}
 	return rows, ends, o == gemm.C || rows == (o == gemm.A)
 }
 
