@@ -1,23 +1,12 @@
-//go:build nogpu || !((linux || darwin) && (amd64 || arm64))
+//go:build nogpu || !((linux || darwin || windows) && (amd64 || arm64))
 
 package dl
 
-import (
-	"fmt"
-	"runtime"
-
-	"tilework/internal/gemm"
-)
-
 // Open always fails on this platform, so the other functions are not called.
-func Open(string, Scope) (uintptr, error) {
-	return 0, fmt.Errorf("%w: this build for %s/%s cannot open libraries: want linux or darwin on amd64 "+
-		"or arm64, without the build tag nogpu",
-		gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
-}
+func Open(string, Scope) (uintptr, error) { return 0, errPlatform() }
 
 // Symbol always fails.
-func Symbol(uintptr, string) (uintptr, error) { return Open("", Local) }
+func Symbol(uintptr, string) (uintptr, error) { return 0, errPlatform() }
 
 // FileOf returns the empty string.
 func FileOf(uintptr) string { return "" }

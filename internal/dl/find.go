@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
 
@@ -37,8 +38,11 @@ const (
 
 // Load opens the file named by path, by the library's variable, or by the search, in that order. A
 // named file that cannot be opened is an error: no other file is tried. The other errors are
-// ErrNotFound, and ErrUnsupported on a platform that cannot open libraries.
+// ErrNotFound, and ErrUnsupported on Windows and on a platform that cannot open libraries.
 func (s *Source) Load(path string) (uintptr, error) {
+	if runtime.GOOS == "windows" {
+		return 0, errPlatform()
+	}
 	if path != "" {
 		return s.loadFile(path)
 	}
@@ -54,6 +58,11 @@ func (s *Source) Load(path string) (uintptr, error) {
 		return 0, fmt.Errorf("%s: %w", s.Env, err)
 	}
 	return handle, nil
+}
+
+func errPlatform() error {
+	return fmt.Errorf("%w: this build for %s/%s cannot open such libraries: want linux or darwin on amd64 or arm64, "+
+		"without the build tag nogpu", gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 
 func (s *Source) loadFile(path string) (uintptr, error) {

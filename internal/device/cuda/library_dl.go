@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ebitengine/purego"
-
 	"tilework/internal/device"
+	"tilework/internal/dl"
 	"tilework/internal/host"
 )
 
@@ -41,7 +40,7 @@ func openLibrary() (library, error) {
 	var reasons []string
 	for _, file := range libraryFiles {
 		var err error
-		if handle, err = dlopen(file); err == nil {
+		if handle, err = dl.Open(file, dl.Local); err == nil {
 			break
 		}
 		reason := err.Error()
@@ -58,7 +57,7 @@ func openLibrary() (library, error) {
 	}
 	l := &loaded{addresses: make([]uintptr, len(symbols))}
 	for _, s := range symbols {
-		if address, err := dlsym(handle, s.name); err == nil {
+		if address, err := dl.Symbol(handle, s.name); err == nil {
 			l.addresses[s.index] = address
 		}
 	}
@@ -68,8 +67,7 @@ func openLibrary() (library, error) {
 func (l *loaded) has(s *symbol) bool { return l.addresses[s.index] != 0 }
 
 func (l *loaded) invoke(s *symbol, args []uintptr) uintptr {
-	r, _, _ := purego.SyscallN(l.addresses[s.index], args...)
-	return r
+	return dl.Call(l.addresses[s.index], args...)
 }
 
 // openNVML loads the NVML library.
@@ -80,24 +78,18 @@ func openNVML() (*nvml, error) {
 	var handle uintptr
 	var err error
 	for _, file := range nvmlFiles {
-		if handle, err = dlopen(file); err == nil {
+		if handle, err = dl.Open(file, dl.Local); err == nil {
 			break
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := &nvml{procs: map[string]uintptr{}, invoke: invokeC}
+	m := &nvml{procs: map[string]uintptr{}, invoke: dl.Call}
 	for _, name := range nvmlProcs {
-		if m.procs[name], err = dlsym(handle, name); err != nil {
+		if m.procs[name], err = dl.Symbol(handle, name); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
-}
-
-//go:uintptrescapes
-func invokeC(proc uintptr, args ...uintptr) uintptr {
-	r, _, _ := purego.SyscallN(proc, args...)
-	return r
 }
