@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -170,6 +171,7 @@ func (r *rankRun) agree(ctx context.Context, p *gemm.Problem, b *gemm.Buffers, c
 		{"the epilogue", fmt.Sprintf("%+v", p.Epilogue)},
 		{"the kind of the device", r.request.Device.Kind.String()},
 		{"--kernel", cmp.Or(r.kernel, "none")},
+		{"the name of the output file (-o)", filepath.Base(r.out)},
 	}
 	add := func(name string, l gemm.Layout, data []byte) error {
 		sum, err := fingerprint(data)
@@ -256,9 +258,10 @@ func (r *rankRun) create(ctx context.Context, p *gemm.Problem) (*matio.Shared, e
 		return nil, fmt.Errorf("-o: %w", err)
 	}
 	if r.group.Rank() == 0 {
-		if err = r.checkDisk(p, 0, r.stderr); err == nil {
-			err = out.Create()
+		if err := r.checkDisk(p, 0, r.stderr); err != nil {
+			return nil, err
 		}
+		err = out.Create()
 	}
 	if err == nil {
 		err = r.group.Barrier(ctx, "the creation of the output file")

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -241,6 +242,8 @@ func TestRanksFail(t *testing.T) {
 			[]end{{1, "on --kernel: rank 0 has none; rank 1 has portable"}, {1, "on --kernel"}}},
 		{"device", []string{mul, strings.Replace(mul, "cpu", "emu", 1)}, nil,
 			[]end{{1, "on the kind of the device: rank 0 has cpu; rank 1 has emu"}, {1, "rank 1 has emu"}}},
+		{"output file", []string{mul, at("d.npy")}, nil,
+			[]end{{1, "on the name of the output file (-o): rank 0 has c.npy; rank 1 has d.npy"}, {1, "rank 1 has d.npy"}}},
 		{"unreachable", []string{"-", mul + " --rank-timeout 300ms"}, nil,
 			[]end{{}, {1, "rank 0 did not answer at 127.0.0.1"}}},
 		{"absent", []string{mul + " --rank-timeout 2s", "-", mul}, nil,
@@ -406,6 +409,20 @@ func TestRanksStarted(t *testing.T) {
 		if now := files(t); now != "a.npy" {
 			t.Errorf("%s: files in the folder: %s", test.name, now)
 		}
+	}
+}
+
+// TestRanksEmpty multiplies a matrix without rows, which takes no time on any rank.
+func TestRanksEmpty(t *testing.T) {
+	t.Chdir(t.TempDir())
+	matrixFile(t, "a.npy", 0, 5)
+	randomFile(t, "b.npy", dtype.F32, 5, 7)
+	startAsProcess(t)
+	const mul = "mul a.npy b.npy -o c.npy --device cpu --ranks 2 --format json"
+	stdout, stderr, code := run(t.Context(), strings.Fields(mul)...)
+	var result mulResult
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != 0 || result.Ranks != 2 || result.GFLOPS != 0 {
+		t.Errorf("exit code %d, result %+v, error %v, %s", code, result, err, stderr)
 	}
 }
 

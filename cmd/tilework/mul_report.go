@@ -39,7 +39,7 @@ func resultOf(plan *dispatch.Plan, took time.Duration) mulResult {
 		M: p.M, N: p.N, K: p.K, In: p.In().String(), Out: p.Out().String(),
 		Device: plan.Device().String(), Kernel: plan.Kernel(), Threads: plan.Threads(),
 		Detail: plan.Detail(), Why: plan.Why(),
-		Compute: took.Seconds(), GFLOPS: p.Flops() / took.Seconds() / 1e9,
+		Compute: took.Seconds(), GFLOPS: p.Flops() / max(took, 1).Seconds() / 1e9, // an empty product takes no time
 	}
 }
 
