@@ -21,12 +21,12 @@ type packedSubject struct {
 
 func (s *packedSubject) Name() string { return s.name + "-packed" }
 
-func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	s.plans, s.plan, s.request.Problem = map[*byte]*dispatch.Plan{}, nil, *p
-	return func(b gemm.Buffers) error {
-		plan := s.plans[unsafe.SliceData(b[gemm.B])]
-		b[gemm.B] = nil
-		return plan.Run(ctx, b)
+	return func(b *gemm.Buffers) error {
+		plan, rest := s.plans[unsafe.SliceData(b[gemm.B])], *b
+		rest[gemm.B] = nil
+		return plan.Run(ctx, &rest)
 	}, nil
 }
 
@@ -64,7 +64,7 @@ var errNotInvariant = fmt.Errorf("%w: peer %s without --row-invariant", gemm.Err
 
 type defaultSubject struct{ subject }
 
-func (s *defaultSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *defaultSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	q := *p
 	if q.Invariance == gemm.NotInvariant {
 		return nil, errNotInvariant
@@ -84,10 +84,10 @@ func (readSubject) Name() string   { return readPeer }
 func (readSubject) String() string { return "B's bytes, each once" }
 func (readSubject) Unchecked()     {}
 
-func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	const piece = 1 << 18
 	needle := []byte{1}
-	return func(b gemm.Buffers) error {
+	return func(b *gemm.Buffers) error {
 		return cpu.ParallelFor(ctx, (len(b[gemm.B])+piece-1)/piece, s.threads, func(i int) {
 			bytes.Count(b[gemm.B][i*piece:min((i+1)*piece, len(b[gemm.B]))], needle)
 		})
@@ -102,7 +102,7 @@ type plainSubject struct{ subject }
 
 func (*plainSubject) Unchecked() {}
 
-func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	if p.Epilogue == (gemm.Epilogue{}) {
 		return nil, fmt.Errorf("%w: peer %s without --epilogue", gemm.ErrUnsupported, plainPeer)
 	}

@@ -59,6 +59,9 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 		},
 		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			if c.Threads == 1 {
+				defer pinThread()()
+			}
 			return bench.Measure(ctx, c, kernelsOf(&c.Problem), others, options)
 		},
 		close: func() error { return nil },
@@ -95,7 +98,7 @@ func (s *subject) PredictedSeconds() float64 {
 // even the textbook loop takes only about 0.4 s.
 const minCancelFlops = 1e8
 
-func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	request := s.request
 	request.Problem = *p
 	plan, err := dispatch.New(request)
@@ -106,7 +109,7 @@ func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffe
 	if p.Flops() < minCancelFlops {
 		ctx = context.Background() // checking it for cancellation takes no time
 	}
-	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, nil
+	return func(b *gemm.Buffers) error { return plan.Run(ctx, b) }, nil
 }
 
 func (s *subject) String() string {

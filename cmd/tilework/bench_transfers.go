@@ -93,7 +93,7 @@ type hostSubject struct {
 
 func (s *hostSubject) Name() string { return s.name }
 
-func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	q, err := p.WithPrecision(gemm.Precision(s.inexact))
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	s.plan = s.gpu.PlanOf(onDevice, &q, false)
 	s.plan.Limit = s.limit
 	plan := s.plan
-	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, plan.Compile(ctx)
+	return func(b *gemm.Buffers) error { return plan.Run(ctx, *b) }, plan.Compile(ctx)
 }
 
 // RunBreakdown implements [bench.BreakdownRunner].
@@ -141,7 +141,7 @@ func newListSubject(name string, at backend.Device, kernel string, precision gem
 	return &listSubject{subject{name: name, request: dispatch.Request{Device: at, Kernel: kernel}}, inexact(precision)}
 }
 
-func (s *listSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *listSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	q, err := p.WithPrecision(gemm.Precision(s.inexact))
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ type stepwiseSubject struct {
 	steps *exec.Plan
 }
 
-func (s *stepwiseSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *stepwiseSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	run, err := s.hostSubject.Prepare(ctx, p)
 	if err != nil {
 		return nil, err
@@ -291,13 +291,13 @@ func (s *xtSubject) Name() string { return s.name }
 
 // Prepare implements [bench.Subject]. The first product of each set of matrices pins them, if the
 // subject does; it is not timed.
-func (s *xtSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *xtSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	run, err := s.CuBLASXt.Prepare(ctx, p)
 	if err != nil || s.name != xtPinnedPeer {
 		return run, err
 	}
-	return func(b gemm.Buffers) error {
-		if err := s.Pin(b); err != nil {
+	return func(b *gemm.Buffers) error {
+		if err := s.Pin(*b); err != nil {
 			return err
 		}
 		return run(b)

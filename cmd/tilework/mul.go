@@ -256,7 +256,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		printCacheNotes(stderr)
 	}
 
-	if err := plan.Run(ctx, buffers); err != nil {
+	if err := plan.Run(ctx, &buffers); err != nil {
 		if errors.Is(err, mapping.ErrFault) {
 			return cmp.Or(f.files.checkUnchanged(), err)
 		}

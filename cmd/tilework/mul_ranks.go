@@ -314,7 +314,7 @@ func (r *rankRun) compute(ctx context.Context, whole *dispatch.Plan, a gemm.Area
 		fmt.Fprintf(r.stderr, "%v of %v on %v, kernel %s: %s (%s)\n", a, &whole.Problem, part.Device(), part.Kernel(),
 			part.Detail(), whole.Why())
 	}
-	err = part.Run(ctx, memory)
+	err = part.Run(ctx, &memory)
 	switch {
 	case errors.Is(err, mapping.ErrFault):
 		err = cmp.Or(r.files.checkUnchanged(), err)

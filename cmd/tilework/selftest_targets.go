@@ -120,7 +120,7 @@ func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
 			if err != nil {
 				return err
 			}
-			return pl.Run(ctx, b)
+			return pl.Run(ctx, &b)
 		},
 		Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
 			var batch []dispatch.Product

@@ -155,7 +155,7 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 			return err
 		}
 		if !untouched(p, first) { // the result is not checked
-			return multiply(b)
+			return multiply(&b)
 		}
 		for _, x := range []struct {
 			to []byte
@@ -165,7 +165,7 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 				return err
 			}
 		}
-		if err := multiply(b); err != nil {
+		if err := multiply(&b); err != nil {
 			return err
 		}
 		return f.device.Device.CopyIn(ctx, m[gemm.C], b[gemm.C], device.Whole(len(b[gemm.C])))

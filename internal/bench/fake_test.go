@@ -34,15 +34,15 @@ type fake struct {
 func (f *fake) Name() string   { return f.name }
 func (f *fake) String() string { return f.name + " 1.0" }
 
-func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
-	return func(b gemm.Buffers) error {
+	return func(b *gemm.Buffers) error {
 		call := f.calls
 		f.calls++
 		if f.seen != nil {
-			f.seen(b)
+			f.seen(*b)
 		}
 		if f.fail != nil {
 			if err := f.fail(call); err != nil {
@@ -50,9 +50,9 @@ func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) e
 			}
 		}
 		if p.Beta != 0 || untouched(p, b[gemm.C]) { // other results are not checked
-			multiply(p, b)
+			multiply(p, *b)
 			if f.spoil != nil {
-				f.spoil(p, b)
+				f.spoil(p, *b)
 			}
 		}
 		if f.cost != nil {

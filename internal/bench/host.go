@@ -52,7 +52,7 @@ func (h *hostSite) prepare(ctx context.Context, i int) (product, error) {
 			}
 		}
 	}
-	return func(_ context.Context, set int) error { return multiply(h.copies[set]) }, nil
+	return func(_ context.Context, set int) error { return multiply(&h.copies[set]) }, nil
 }
 
 func (h *hostSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {

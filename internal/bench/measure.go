@@ -22,7 +22,7 @@ type Subject interface {
 	// computes p on its buffers and returns when C is complete. A slow one may return ctx's error
 	// when ctx ends. ErrUnsupported means that the subject does not support p, and is not reported
 	// as a failure.
-	Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error)
+	Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error)
 }
 
 // Inexact is a [Subject] that rounds A and B to a shorter type before it multiplies them.

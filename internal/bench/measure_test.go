@@ -420,8 +420,8 @@ type idle struct{ fake }
 
 func (*idle) Unchecked() {}
 
-func (f *idle) Prepare(context.Context, *gemm.Problem) (func(gemm.Buffers) error, error) {
-	return func(gemm.Buffers) error { f.clock.advance(time.Millisecond); return nil }, nil
+func (f *idle) Prepare(context.Context, *gemm.Problem) (func(*gemm.Buffers) error, error) {
+	return func(*gemm.Buffers) error { f.clock.advance(time.Millisecond); return nil }, nil
 }
 
 // TestPackerAndUnchecked checks that a Packer receives every set of operands before its first

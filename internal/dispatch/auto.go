@@ -63,7 +63,7 @@ func newTrial(d backend.Device, types auto.Types, threads int) auto.Trial {
 				b[o] = newMemory(p.Layouts[o])
 			}
 		}
-		err := pl.Run(context.Background(), b)
+		err := pl.Run(context.Background(), &b)
 		return pl.Took(), err
 	}
 }

@@ -50,7 +50,7 @@ func TestPlanAsDecided(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(b[gemm.C])
-		if err := pl.Run(t.Context(), b); err != nil || string(b[gemm.C]) != string(want) {
+		if err := pl.Run(t.Context(), &b); err != nil || string(b[gemm.C]) != string(want) {
 			t.Errorf("%s: got %v, error %v", c.device, b[gemm.C], err)
 		}
 		if pl.Device().String() != c.want || !strings.HasPrefix(pl.Why(), c.why) {

@@ -19,7 +19,7 @@ type Product struct {
 }
 
 // Run computes the product; see [Plan.Run].
-func (p *Product) Run(ctx context.Context) error { return p.run(ctx, &p.Buffers) }
+func (p *Product) Run(ctx context.Context) error { return p.Plan.Run(ctx, &p.Buffers) }
 
 // Reset makes p zero, except for memory that [Plan.Decide] uses again.
 func (p *Product) Reset() {

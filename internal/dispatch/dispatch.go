@@ -309,9 +309,7 @@ func (r *Request) setCallbacks(plan backend.Plan, on *target) error {
 
 // Run computes the product and, with Verify, checks the result. The errors are those of
 // [gemm.Buffers.Check] and of the device, ErrVerify and the context's.
-func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error { return pl.run(ctx, &b) }
-
-func (pl *Plan) run(ctx context.Context, b *gemm.Buffers) error {
+func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 	if err := pl.check(b); err != nil {
 		return err
 	}

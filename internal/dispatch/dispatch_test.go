@@ -86,7 +86,7 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s, kernel %q: took %v, verified %v before Run", d, kernel, pl.Took(), pl.Verified())
 			}
 			clear(b[gemm.C])
-			if err := pl.Run(t.Context(), b); err != nil {
+			if err := pl.Run(t.Context(), &b); err != nil {
 				t.Fatalf("%s, %s: %v", d, kernel, err)
 			}
 			if got := dtype.F32.At(b[gemm.C], 70*60-1); got != 50 || pl.Took() <= 0 {
@@ -143,12 +143,12 @@ func TestPlanErrors(t *testing.T) {
 		}
 		short := b
 		short[gemm.B] = short[gemm.B][:len(b[gemm.B])-1]
-		if err := pl.Run(t.Context(), short); !errors.Is(err, gemm.ErrShape) {
+		if err := pl.Run(t.Context(), &short); !errors.Is(err, gemm.ErrShape) {
 			t.Errorf("on %s with a short B: got error %v, want ErrShape", d, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := pl.Run(ctx, b); !errors.Is(err, context.Canceled) {
+		if err := pl.Run(ctx, &b); !errors.Is(err, context.Canceled) {
 			t.Errorf("on %s, cancelled: got error %v", d, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if err := pl.Run(t.Context(), b); err != nil {
+	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if done == 0 || pl.Took() > time.Since(start) {

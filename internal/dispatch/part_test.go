@@ -56,7 +56,7 @@ func TestParts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := whole.Run(t.Context(), b); err != nil {
+				if err := whole.Run(t.Context(), &b); err != nil {
 					t.Fatal(err)
 				}
 				width := p.Out().Bytes(p.N)
@@ -75,7 +75,7 @@ func TestParts(t *testing.T) {
 					if part.Problem != q {
 						t.Errorf("%v: the problem of the plan is %v, want %v", a, &part.Problem, &q)
 					}
-					err = part.Run(t.Context(), m)
+					err = part.Run(t.Context(), &m)
 					if err != nil || !bytes.Equal(m[gemm.C], b[gemm.C][from:to]) || (part.Verified() != nil) != verified {
 						t.Errorf("%v on %v, %s, verified %v, %v: error %v, the bits of the whole: %v", &p, device,
 							whole.Order(), verified, a, err, bytes.Equal(m[gemm.C], b[gemm.C][from:to]))

@@ -76,7 +76,7 @@ func TestRegister(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(b[gemm.C])
-		if err := pl.Run(t.Context(), b); err != nil {
+		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Error(err)
 		}
 		if got := dtype.F64.At(b[gemm.C], 9*10-1); got != 11 || pl.Device() != name(t, "toy") ||

@@ -67,7 +67,7 @@ func TestTuned(t *testing.T) {
 			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel(), pl.Detail(), pl.Why())
 		}
 		_, b := product(t, dtype.F32, dtype.F32, 70, 60, 50, gemm.Epilogue{})
-		if err := pl.Run(t.Context(), b); err != nil || dtype.F32.At(b[gemm.C], 69*60+59) != 50 {
+		if err := pl.Run(t.Context(), &b); err != nil || dtype.F32.At(b[gemm.C], 69*60+59) != 50 {
 			t.Errorf("in %s process: wrong result, error %v", process, err)
 		}
 		strided, zero := p, p

@@ -146,7 +146,7 @@ func (w verifiedWay) compute(t *testing.T, m, n, k int, fill func(ofA bool, k in
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pl.Run(t.Context(), b); err != nil {
+	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	return computed{p, b, pl.plan.Accuracy(&p)}
@@ -282,7 +282,7 @@ func TestVerifyWithin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := pl.Run(t.Context(), x.b); !errors.Is(err, want) || pl.Verified().Worst > 1 {
+		if err := pl.Run(t.Context(), &x.b); !errors.Is(err, want) || pl.Verified().Worst > 1 {
 			t.Errorf("within %v: got error %v, want %v (report %v)", within, err, want, pl.Verified())
 		}
 	}
@@ -320,7 +320,7 @@ func TestVerified(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := pl.Run(t.Context(), b); err != nil {
+			if err := pl.Run(t.Context(), &b); err != nil {
 				t.Errorf("%s, %v: %v", d, act, err)
 			}
 			want := dtype.F16.Round(act.Info().F(10))
@@ -354,7 +354,7 @@ func TestCorruptedResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := pl.Run(t.Context(), b); !errors.Is(err, gemm.ErrVerify) {
+		if err := pl.Run(t.Context(), &b); !errors.Is(err, gemm.ErrVerify) {
 			t.Errorf("%v, with a wrong bit: got error %v, want ErrVerify", act, err)
 		}
 	}

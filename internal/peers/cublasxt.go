@@ -145,7 +145,7 @@ func (l *CuBLASXt) Pin(b gemm.Buffers) error {
 // Prepare returns a function that computes p, and returns when C is complete. A running product
 // cannot be interrupted. The error is ErrUnsupported for all but float32 and float64 products
 // without an epilogue.
-func (l *CuBLASXt) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (l *CuBLASXt) Prepare(_ context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	proc := map[dtype.Type]string{dtype.F32: xtSgemm, dtype.F64: xtDgemm}[p.In()]
 	if proc == "" || p.Out() != p.In() || p.Epilogue != (gemm.Epilogue{}) || p.Precision != gemm.Native ||
 		p.Batch.Kind != gemm.Single || p.BlockScaled() {
@@ -158,7 +158,7 @@ func (l *CuBLASXt) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffer
 		}
 		return 0
 	}
-	return func(b gemm.Buffers) error {
+	return func(b *gemm.Buffers) error {
 		if err := b.Check(&problem); err != nil {
 			return err
 		}

@@ -143,10 +143,10 @@ func TestXtProducts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(run(m), want.Exactly(m[gemm.C])); err != nil {
+			if err := errors.Join(run(&m), want.Exactly(m[gemm.C])); err != nil {
 				t.Errorf("%v: %v", &p, err)
 			}
-			if err := run(gemm.Buffers{m[0], m[1], m[2][:8]}); !errors.Is(err, gemm.ErrShape) {
+			if err := run(&gemm.Buffers{m[0], m[1], m[2][:8]}); !errors.Is(err, gemm.ErrShape) {
 				t.Errorf("%v with a short C: error %v", &p, err)
 			}
 		}
@@ -169,9 +169,9 @@ func TestXtFaults(t *testing.T) {
 		f.failAt = failAt
 		err := l.init()
 		if err == nil {
-			var run func(gemm.Buffers) error
+			var run func(*gemm.Buffers) error
 			if run, err = l.Prepare(t.Context(), p); err == nil {
-				err = errors.Join(l.Pin(m), l.Pin(m), run(m))
+				err = errors.Join(l.Pin(m), l.Pin(m), run(&m))
 			}
 			if pinned := *l.gpu.(pinningGPU).pinned; pinned != 4*(2*4+4*3+2*3) {
 				t.Errorf("%d bytes are pinned", pinned)

@@ -14,7 +14,7 @@ import (
 )
 
 // Gemm computes one product; see Prepare.
-func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
+func (p *Peer) Gemm(pr *gemm.Problem, b *gemm.Buffers) error {
 	run, err := p.Prepare(context.Background(), pr)
 	if err != nil {
 		return err
@@ -28,19 +28,19 @@ func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
 //
 // The error is ErrUnsupported for an epilogue, for sizes of more than 32 bits, and for types that
 // the library does not support.
-func (p *Peer) Prepare(_ context.Context, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (p *Peer) Prepare(_ context.Context, pr *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	err := p.Library.checkSupported(pr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Library.Name, err)
 	}
 	problem := *pr
-	run := func(gemm.Buffers) error { return nil }
+	run := func(*gemm.Buffers) error { return nil }
 	if pr.M > 0 && pr.N > 0 {
 		if run, err = p.Library.product(p, pr); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Library.Name, err)
 		}
 	}
-	return func(b gemm.Buffers) error {
+	return func(b *gemm.Buffers) error {
 		if err := b.Check(&problem); err != nil {
 			return err
 		}
@@ -86,12 +86,12 @@ func hasUsualTypes(p *gemm.Problem) bool {
 var blas = &api{
 	procs: []string{"sgemm_", "dgemm_"},
 	types: []dtype.Type{dtype.F32, dtype.F64},
-	product: func(p *Peer, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
+	product: func(p *Peer, pr *gemm.Problem) (func(*gemm.Buffers) error, error) {
 		proc, c := p.procs["sgemm_"], newCall(pr)
 		if pr.In() == dtype.F64 {
 			proc = p.procs["dgemm_"]
 		}
-		return func(b gemm.Buffers) error {
+		return func(b *gemm.Buffers) error {
 			c.run(proc, b)
 			return nil
 		}, nil
@@ -130,7 +130,7 @@ func trans(l gemm.Layout) byte {
 
 // run calls sgemm_ or dgemm_. The last two arguments are the lengths of the two strings, which
 // Fortran passes after all others.
-func (c *call) run(proc uintptr, b gemm.Buffers) {
+func (c *call) run(proc uintptr, b *gemm.Buffers) {
 	dl.Call(proc,
 		uintptr(unsafe.Pointer(&c.transB)), uintptr(unsafe.Pointer(&c.transA)),
 		uintptr(unsafe.Pointer(&c.n)), uintptr(unsafe.Pointer(&c.m)), uintptr(unsafe.Pointer(&c.k)),

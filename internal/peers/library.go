@@ -43,7 +43,7 @@ type api struct {
 	types []dtype.Type // supported types of A and B
 	// onlyAB reports that only α = 1 and β = 0 are supported.
 	onlyAB  bool
-	product func(*Peer, *gemm.Problem) (func(gemm.Buffers) error, error)
+	product func(*Peer, *gemm.Problem) (func(*gemm.Buffers) error, error)
 }
 
 // libraries lists all libraries. Everything else is derived from it.

@@ -21,7 +21,7 @@ var matmul = &api{
 	},
 	types:   []dtype.Type{dtype.F32, dtype.F16, dtype.BF16, dtype.I8},
 	onlyAB:  true,
-	product: func(p *Peer, pr *gemm.Problem) (func(gemm.Buffers) error, error) { return p.newMatmul(pr) },
+	product: func(p *Peer, pr *gemm.Problem) (func(*gemm.Buffers) error, error) { return p.newMatmul(pr) },
 }
 
 // Functions of oneDNN. They return a dnnl_status_t.
@@ -125,7 +125,7 @@ type arguments [4]struct {
 var argumentIndex = [4]int32{1, 33, 17, 80}
 
 // newMatmul creates a primitive. A finalizer frees it once the returned function is unreachable.
-func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (p *Peer) newMatmul(pr *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	x := &primitive{peer: p}
 	runtime.SetFinalizer(x, (*primitive).free)
 	for i, l := range []gemm.Layout{pr.Layouts[gemm.A], pr.Layouts[gemm.B], pr.Layouts[gemm.C]} {
@@ -156,7 +156,7 @@ func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 	return x.run, p.dnnl(dnnlPrimitive, uintptr(unsafe.Pointer(&x.handle)), x.plan)
 }
 
-func (x *primitive) run(b gemm.Buffers) error {
+func (x *primitive) run(b *gemm.Buffers) error {
 	args, err := x.arguments()
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	b := gemm.Buffers{gemm.A: random(rng, pr.Layouts[gemm.A]), gemm.B: random(rng, pr.Layouts[gemm.B]),
 		gemm.C: random(rng, pr.Layouts[gemm.C])}
 	before := slices.Clone(b[gemm.C])
-	if err := p.Gemm(&pr, b); err != nil {
+	if err := p.Gemm(&pr, &b); err != nil {
 		return err
 	}
 	at := func(l gemm.Layout, buf []byte, i, j int) float64 { return l.Type.At(buf, l.Index(i, j)) }
@@ -239,7 +239,7 @@ func TestGemmErrors(t *testing.T) {
 				{"overlap", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), overlap, gemm.ErrOverlap},
 				{"valid", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), good, nil},
 			} {
-				if err := p.Gemm(&c.pr, c.b); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
+				if err := p.Gemm(&c.pr, &c.b); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 					t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 				}
 			}
@@ -399,7 +399,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 			buf := gemm.Buffers{gemm.A: make([]byte, 4), gemm.B: make([]byte, 4), gemm.C: make([]byte, 4)}
 			for b.Loop() {
-				if err := run(buf); err != nil {
+				if err := run(&buf); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -120,5 +120,5 @@ func (x hostTask) run(ctx context.Context, operands *[gemm.Operands]block, _ blo
 			b[o] = operands[o].host[:min(n.Bytes(), len(operands[o].host))]
 		}
 	}
-	return x.Run(ctx, b)
+	return x.Run(ctx, &b)
 }

@@ -46,7 +46,7 @@ func (l *cpuLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, 
 	shortest := time.Duration(0)
 	for i := range 2 {
 		start := time.Now()
-		if err := plan.Run(context.Background(), b); err != nil {
+		if err := plan.Run(context.Background(), &b); err != nil {
 			return 0, err
 		}
 		if took := time.Since(start); i == 0 || took < shortest {
@@ -127,10 +127,10 @@ type cpuSubject struct {
 
 func (s *cpuSubject) Name() string { return s.name }
 
-func (s *cpuSubject) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *cpuSubject) Prepare(_ context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	plan, err := s.lab.plan(p, s.choice)
 	if err != nil {
 		return nil, err
 	}
-	return func(b gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
+	return func(b *gemm.Buffers) error { return plan.Run(context.Background(), b) }, nil
 }
