@@ -239,7 +239,7 @@ func TestSkinnyProducts(t *testing.T) {
 }
 
 func directOf(pl *Plan, mk *microKernel[float64], b gemm.Buffers) (d direct[float64]) {
-	d.prepare(pl, mk, &b)
+	d.prepare(pl.Problem, pl, mk, &b)
 	return d
 }
 

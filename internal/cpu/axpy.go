@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"context"
 	"math/bits"
 
 	"tilework/dtype"
@@ -65,6 +66,20 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 }
 
 func (d *axpy[T]) reset() { *d = axpy[T]{} }
+
+// runSerial computes the product on the calling goroutine, without an [execution].
+func (d *axpy[T]) runSerial(ctx context.Context) error {
+	m := getWorkspace(d.bytes())
+	defer m.put()
+	d.bind(&m, nil)
+	for task := range d.enter(0, 0) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d.do(task, 0)
+	}
+	return nil
+}
 
 func (d *axpy[T]) phases() int                { return 1 }
 func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }

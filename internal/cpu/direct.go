@@ -75,9 +75,10 @@ func layoutBytes(l gemm.Layout) float64 {
 	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Bits()) / 8
 }
 
-// prepare sets up the product. d must be zero; it is too large to return.
-func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
-	p, w := pl.Problem, pl.method
+// prepare sets up the product p, which is pl's or its transpose. d must be zero; it is too large to
+// return.
+func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
+	w := pl.method
 	d.microKernel, d.m, d.n, d.k = mk, p.M, p.N, p.K
 	d.a, d.b, d.c = dtype.View[T](b[gemm.A]), dtype.View[T](b[gemm.B]), dtype.View[T](b[gemm.C])
 	d.rsa, d.csa, d.ldb, d.ldc = p.A().LD, 1, p.B().LD, p.C().LD
@@ -226,6 +227,11 @@ func (d *direct[T]) runSerial(ctx context.Context) error {
 		defer m.put()
 		d.bind(&m, nil)
 	}
+	return d.runTasks(ctx)
+}
+
+// runTasks runs all tasks of all phases on the calling goroutine.
+func (d *direct[T]) runTasks(ctx context.Context) error {
 	if d.packs() {
 		for panel := range d.panelCount() {
 			if err := ctx.Err(); err != nil {

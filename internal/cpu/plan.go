@@ -317,19 +317,46 @@ func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gem
 	if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// For the smallest products the rest of this function takes a noticeable part of the time.
 		switch w := pl.method; {
-		case w.isDirect() && !w.swapAB:
-			var d direct[T]
-			d.prepare(pl, mk, b)
-			return d.runSerial(ctx)
+		case w.isDirect() && w.swapAB:
+			return runSwapAB(ctx, pl, mk, b)
+		case w.isDirect():
+			return runDirect(ctx, pl, mk, b)
+		case w.algorithm == algoAxpy:
+			return runAxpy(ctx, pl, mk, b)
 		case w.algorithm == algoDot:
-			var d dots[T]
-			d.prepare(pl, mk, b)
-			return d.runSerial(ctx)
+			return runDots(ctx, pl, mk, b)
 		}
 	}
 	r := executions.Get().(*execution)
 	defer executions.Put(r)
 	return r.execute(ctx, pl, jobsOf(r).prepare(pl, mk, b))
+}
+
+// The following functions compute a product on the calling goroutine, with the state on its stack.
+// Each clears only the state of its algorithm.
+
+func runDirect[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers) error {
+	var d direct[T]
+	d.prepare(pl.Problem, pl, mk, b)
+	return d.runSerial(ctx)
+}
+
+func runSwapAB[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers) error {
+	var d swapAB[T]
+	d.prepare(pl, mk, b)
+	return d.runSerial(ctx)
+}
+
+func runAxpy[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers) error {
+	var d axpy[T]
+	d.prepare(pl, mk, b)
+	return d.runSerial(ctx)
+}
+
+func runDots[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers) error {
+	var d dots[T]
+	d.prepare(pl, mk, b)
+	return d.runSerial(ctx)
 }
 
 // prepare sets up the planned algorithm.
@@ -342,7 +369,7 @@ func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) ge
 		at.swapAB.prepare(pl, mk, b)
 		return &at.swapAB
 	case w.isDirect():
-		at.direct.prepare(pl, mk, b)
+		at.direct.prepare(pl.Problem, pl, mk, b)
 		return &at.direct
 	case w.algorithm == algoAxpy:
 		at.axpy.prepare(pl, mk, b)

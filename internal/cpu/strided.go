@@ -166,6 +166,9 @@ func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, beta T) {
 // finish runs the epilogue on rows×cols elements from (i, j) on and reports them with onTile. tmp
 // is memory for [epilogueCols] elements if C is narrower than the sums.
 func (c *target[T]) finish(i, j, rows, cols int, tmp []T) {
+	if !c.epilogue.needed && c.onTile == nil {
+		return
+	}
 	s := c.strided
 	if c.transposed {
 		s, i, j, rows, cols = s.t(), j, i, cols, rows

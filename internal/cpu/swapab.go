@@ -1,17 +1,19 @@
 package cpu
 
-import "tilework/internal/gemm"
+import (
+	"context"
+
+	"tilework/internal/gemm"
+)
 
 // swapAB computes a product as the direct product of its transpose. If A is transposed, then A is
 // the B of that product and stored as its tiles read it. The transposed C goes to scratch memory,
 // and a last phase transposes it. It is small in comparison with the operands.
 type swapAB[T scalar] struct {
-	direct[T]
-	problem gemm.Problem // the transposed product
-	plan    Plan
-	sums    []T // the N×M transposed C
-	to      target[T]
-	beta    T
+	direct[T]     // of the transposed product
+	sums      []T // the N×M transposed C
+	to        target[T]
+	beta      T
 }
 
 // transposeRows is the number of rows of the transposed C per task of the last phase.
@@ -29,9 +31,9 @@ func transposed(p *gemm.Problem) gemm.Problem {
 
 // prepare sets up the product. s must be zero.
 func (s *swapAB[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
-	s.problem = transposed(pl.Problem)
-	s.plan = Plan{Problem: &s.problem, Kernel: pl.Kernel, Threads: pl.Threads, method: pl.method}
-	s.direct.prepare(&s.plan, mk, &gemm.Buffers{gemm.A: b[gemm.B], gemm.B: b[gemm.A]})
+	q := transposed(pl.Problem)
+	s.direct.prepare(&q, pl, mk, &gemm.Buffers{gemm.A: b[gemm.B], gemm.B: b[gemm.A]})
+	s.direct.onTile = nil // for tiles of the sums
 	s.to.prepare(pl, mk, b, true)
 	s.beta = T(real(pl.Problem.Beta))
 }
@@ -44,6 +46,18 @@ func (s *swapAB[T]) bind(m *workspace, states []phaseState) {
 	s.direct.bind(m, states)
 	s.c = alloc[T](m, s.m*s.n)
 	s.sums = s.c
+}
+
+// runSerial computes the product on the calling goroutine, without an [execution].
+func (s *swapAB[T]) runSerial(ctx context.Context) error {
+	m := getWorkspace(s.bytes())
+	defer m.put()
+	s.bind(&m, nil)
+	if err := s.runTasks(ctx); err != nil {
+		return err
+	}
+	s.transpose(0, s.n)
+	return nil
 }
 
 func (s *swapAB[T]) phases() int { return s.direct.phases() + 1 }
@@ -63,7 +77,11 @@ func (s *swapAB[T]) do(task, worker int) {
 		return
 	}
 	i := task * transposeRows
-	rows := min(transposeRows, s.n-i)
+	s.transpose(i, min(transposeRows, s.n-i))
+}
+
+// transpose stores rows of C, from row i on, and completes them.
+func (s *swapAB[T]) transpose(i, rows int) {
 	s.to.addRows(0, i, s.m, rows, s.sums[i:], s.n, s.beta)
 	s.to.finish(0, i, s.m, rows, nil)
 }
