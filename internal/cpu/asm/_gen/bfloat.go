@@ -4,7 +4,7 @@ package main
 // and the sums are float32.
 var bf16 = func() element {
 	e := f32
-	e.name, e.group, e.fma, e.maths = "BF16", 2, encoded("VDPBF16PS"), nil
+	e.name, e.group, e.fma, e.fmaBroadcast, e.maths = "BF16", 2, encoded("VDPBF16PS"), nil, nil
 	e.words.step = "dot2"
 	e.words.notes = []string{"",
 		"dot2 adds the product of the second bfloat16 of a and b to the sum, then that of the first,",

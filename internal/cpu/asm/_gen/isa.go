@@ -19,6 +19,7 @@ type element struct {
 
 	broadcast, mul, fma, move instruction
 	add, max, moveScalar      instruction
+	fmaBroadcast              instruction // multiplies by a single element in memory; nil if there is none
 	fmsub, fnma               instruction // fmsub subtracts the accumulator from the product, fnma the product from it
 	*maths                                // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
@@ -50,8 +51,9 @@ var (
 		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS,
 		move: (*build.Context).VMOVUPS, stream: (*build.Context).VMOVNTPS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS,
-		moveScalar: (*build.Context).VMOVSS,
-		fmsub:      (*build.Context).VFMSUB231PS, fnma: (*build.Context).VFNMADD231PS,
+		moveScalar:   (*build.Context).VMOVSS,
+		fmaBroadcast: (*build.Context).VFMADD231PS_BCST,
+		fmsub:        (*build.Context).VFMSUB231PS, fnma: (*build.Context).VFNMADD231PS,
 		add: (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
 		addScaled: scaledByFMA((*build.Context).VFMADD231PS), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISS),
 		group: 1, words: floatWords,
@@ -61,8 +63,9 @@ var (
 		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD,
 		move: (*build.Context).VMOVUPD, stream: (*build.Context).VMOVNTPD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD,
-		moveScalar: (*build.Context).VMOVSD,
-		fmsub:      (*build.Context).VFMSUB231PD, fnma: (*build.Context).VFNMADD231PD,
+		moveScalar:   (*build.Context).VMOVSD,
+		fmaBroadcast: (*build.Context).VFMADD231PD_BCST,
+		fmsub:        (*build.Context).VFMSUB231PD, fnma: (*build.Context).VFNMADD231PD,
 		add: (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,
 		addScaled: scaledByFMA((*build.Context).VFMADD231PD), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISD),
 		group: 1, words: floatWords,

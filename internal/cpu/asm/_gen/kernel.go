@@ -187,11 +187,8 @@ func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
 				g.ADDQ(operand.I32(g.nr*g.size), from.copyTo)
 			}
 			for i := range rows {
-				g.broadcast(g.Context, from.a(u, i), b.resized(elem, 0))
-				for v := range row {
-					g.fma(g.Context, row[v], b.resized(elem, v), sets[u%b.sets][i*b.vectors+v])
-				}
-				from.fetch(u, i)
+				g.multiplyRow(b, from.a(u, i), elem, row, sets[u%b.sets][i*b.vectors:])
+				from.fetch(u, i, b.vectors*b.bytes)
 			}
 			from.step()
 		}
@@ -219,6 +216,20 @@ func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
 		sums[i] = sets[0][i*b.vectors:][:b.vectors]
 	}
 	return sums
+}
+
+// multiplyRow adds the product of an element of A, which it may load to elem, and a row of B to the
+// sums. A broadcast takes longer than to multiply by an element in memory, which a row of several
+// vectors would load several times.
+func (g *generator) multiplyRow(b body, a operand.Mem, elem reg.Register, row, sums []reg.Register) {
+	if b.vectors == 1 && g.vectorBytes == 64 && g.fmaBroadcast != nil {
+		g.fmaBroadcast(g.Context, a, row[0], sums[0])
+		return
+	}
+	g.broadcast(g.Context, a, b.resized(elem, 0))
+	for v := range row {
+		g.fma(g.Context, row[v], b.resized(elem, v), sums[v])
+	}
 }
 
 // updateC writes α·sums + β·C to the tile.

@@ -335,7 +335,7 @@ func (g *generator) streamKernel() {
 	g.Label(whole.name)
 	from := g.matrices(g.mr)
 	// No prefetches: k is small, and they would be beyond the end of B.
-	from.fetch, from.fetchNext = func(int, int) {}, func() {}
+	from.fetch, from.fetchNext = func(int, int, int) {}, func() {}
 	g.streamC(whole, g.sumOverK(whole, from, g.mr))
 	g.nextTile(whole, g.mr)
 	g.VZEROUPPER()

@@ -13,7 +13,7 @@ type operands struct {
 	widen      func(b operand.Mem, dst reg.Register) // loads and widens a vector of B; nil if B has full width
 	start      func() operand.Mem                    // the initial sums; nil for zero
 	skipHeader func()                                // skips the initial sums
-	fetch      func(u, i int)                        // may prefetch operands after row i of step u
+	fetch      func(u, i, width int)                 // may prefetch operands after row i of step u; width is that of B in bytes
 	step       func()                                // ends a step
 	advance    func(steps int)                       // ends a group of steps
 	fetchC     func()                                // prefetches C, once per iteration of the main loop; may be nil
@@ -51,9 +51,9 @@ func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Regist
 		fetchC: g.fetchTile(),
 		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
 		b:      func(u int) operand.Mem { return operand.Mem{Base: b, Disp: u * bStep} },
-		fetch: func(u, i int) {
+		fetch: func(u, i, _ int) {
 			if g.fetchB {
-				g.fetchRow(i, g.mr, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
+				g.fetchRow(i, g.mr, g.nr*g.size, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
 			}
 			if newLine := u*aStep%lineBytes < aStep; newLine && i == g.mr-2 {
 				g.PREFETCHT0(operand.Mem{Base: a, Disp: u*aStep + panelBytes})
@@ -87,8 +87,8 @@ func (g *generator) matrices(rows int) operands {
 		},
 		a: func(_, i int) operand.Mem { return rowOfA(i) },
 		b: func(int) operand.Mem { return operand.Mem{Base: b} },
-		fetch: func(_, i int) {
-			g.fetchRow(i, rows, operand.Mem{Base: b, Index: ldb, Scale: matrixRows})
+		fetch: func(_, i, width int) {
+			g.fetchRow(i, rows, width, operand.Mem{Base: b, Index: ldb, Scale: matrixRows})
 		},
 		step: func() {
 			g.ADDQ(csa, a)
@@ -117,10 +117,10 @@ func (g *generator) rowsAt(base, stride reg.Register, rows int) func(i int) oper
 	}
 }
 
-// fetchRow prefetches a row of B, one line after every second row of the tile. Between other loads
-// a prefetch delays none of them.
-func (g *generator) fetchRow(i, rows int, at operand.Mem) {
-	for line := range g.nr * g.size / lineBytes {
+// fetchRow prefetches width bytes of a row of B, one line after every second row of the tile.
+// Between other loads a prefetch delays none of them.
+func (g *generator) fetchRow(i, rows, width int, at operand.Mem) {
+	for line := range (width + lineBytes - 1) / lineBytes {
 		if i == min(2*line, rows-1) {
 			g.PREFETCHT0(at.Offset(line * lineBytes))
 		}

@@ -135,7 +135,7 @@ func (g *generator) rowsBefore(rows int) (from operands, c, ldb reg.Register) {
 	return operands{
 		a:     func(_, i int) operand.Mem { return rowOfA(i) },
 		b:     func(int) operand.Mem { return operand.Mem{Base: b} },
-		fetch: func(int, int) {},
+		fetch: func(int, int, int) {},
 		step: func() {
 			g.ADDQ(csa, a)
 			g.ADDQ(ldb, b)
