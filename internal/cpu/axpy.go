@@ -72,13 +72,7 @@ func (d *axpy[T]) runSerial(ctx context.Context) error {
 	m := getWorkspace(d.bytes())
 	defer m.put()
 	d.bind(&m, nil)
-	for task := range d.enter(0, 0) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		d.do(task, 0)
-	}
-	return nil
+	return runPhase(ctx, d.enter(0, 0), d.do)
 }
 
 func (d *axpy[T]) phases() int                { return 1 }

@@ -147,9 +147,20 @@ func (d *dots[T]) bind(m *workspace, _ []phaseState) {
 	}
 }
 
-// copyRows copies the rows×cols matrix to the given memory, row by row, and returns the copy.
+// copyRows copies the rows×cols matrix to the given memory, row by row, and returns the copy. It
+// reads four rows at a time if they are adjacent in memory.
 func (s strided[T]) copyRows(rows, cols int, to []T) strided[T] {
-	for i := range rows {
+	const few = 4
+	i := 0
+	for ; s.rs == 1 && i+few <= rows; i += few {
+		a, b := to[i*cols:][:cols], to[(i+1)*cols:][:cols]
+		c, d := to[(i+2)*cols:][:cols], to[(i+3)*cols:][:cols]
+		for j, at := 0, i; j < cols; j, at = j+1, at+s.cs {
+			x := (*[few]T)(s.data[at:])
+			a[j], b[j], c[j], d[j] = x[0], x[1], x[2], x[3]
+		}
+	}
+	for ; i < rows; i++ {
 		row, at := to[i*cols:][:cols], i*s.rs
 		for j := range row {
 			row[j] = s.data[at]
@@ -164,13 +175,7 @@ func (d *dots[T]) runSerial(ctx context.Context) error {
 	m := getWorkspace(d.bytes())
 	defer m.put()
 	d.bind(&m, nil)
-	for task := range d.enter(0, 0) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		d.do(task, 0)
-	}
-	return nil
+	return runPhase(ctx, d.enter(0, 0), d.do)
 }
 
 func (d *dots[T]) phases() int                { return 1 }
@@ -221,6 +226,10 @@ func (t *dotTiles[T]) compute(first, end, p, k int, beta T, sums []T) {
 // store stores α·sums + β·C for rows first to end of x. The sums begin with those of row i.
 func (t *dotTiles[T]) store(first, end, i int, beta T, sums []T) {
 	at := first * t.c.rs
+	if beta == 0 && first == i && end == i+asm.DotRows {
+		t.storeFour(at, sums)
+		return
+	}
 	for j := range t.s {
 		to := at
 		for _, v := range sums[j*t.apart:][first-i : end-i] {
@@ -231,6 +240,16 @@ func (t *dotTiles[T]) store(first, end, i int, beta T, sums []T) {
 			t.c.data[to] = v
 			to += t.c.rs
 		}
+		at += t.c.cs
+	}
+}
+
+// storeFour stores α·sums for DotRows rows of x, at C's element at and below.
+func (t *dotTiles[T]) storeFour(at int, sums []T) {
+	c, rs := t.c.data, t.c.rs
+	for j := range t.s {
+		v := (*[asm.DotRows]T)(sums[j*t.apart:])
+		c[at], c[at+rs], c[at+2*rs], c[at+3*rs] = t.alpha*v[0], t.alpha*v[1], t.alpha*v[2], t.alpha*v[3]
 		at += t.c.cs
 	}
 }

@@ -198,8 +198,11 @@ func (mk *microKernel[T]) predictEdge(x *model, algorithm algorithm, edge float6
 func (x *model) multiplyDirect(l *directLoops, edge float64) float64 {
 	tile := func(vectors, half float64) float64 {
 		step := max(l.h*(vectors+half*x.half)*x.fma, (l.h+vectors+half)*x.load)
+		if vectors+half == 1 { // elements of A are not broadcast
+			step = max(l.h*x.fma, (l.h*x.embedded+1)*x.load)
+		}
 		if vectors == 0 { // elements of A are loaded to half a vector too
-			step = x.half * max(l.h*x.fma, (l.h+1)*x.load)
+			step *= x.half
 		}
 		if l.algorithm != algoDeep { // else no step waits for the one before it
 			step = max(step, x.latency)

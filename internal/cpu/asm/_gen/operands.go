@@ -13,7 +13,7 @@ type operands struct {
 	widen      func(b operand.Mem, dst reg.Register) // loads and widens a vector of B; nil if B has full width
 	start      func() operand.Mem                    // the initial sums; nil for zero
 	skipHeader func()                                // skips the initial sums
-	fetch      func(u, i, width int)                 // may prefetch operands after row i of step u; width is that of B in bytes
+	fetch      func(u, i, width int)                 // may prefetch operands after row i of step u, width bytes of B
 	step       func()                                // ends a step
 	advance    func(steps int)                       // ends a group of steps
 	fetchC     func()                                // prefetches C, once per iteration of the main loop; may be nil
