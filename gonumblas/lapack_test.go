@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
@@ -46,8 +47,8 @@ func distance(a, b []float64) float64 {
 // gonum. A residual may be four times as large, or as large as the rounding of one sum.
 func TestFactorisations(t *testing.T) {
 	rng := testrand.New(t)
-	for _, size := range [][2]int{{65, 65}, {200, 200}, {350, 350}, {400, 90}, {90, 400}, {500, 17}, {17, 500},
-		{3000, 5}} {
+	for _, size := range [][2]int{{65, 65}, {200, 200}, {350, 350}, {530, 560}, {400, 90}, {90, 400}, {500, 17},
+		{17, 500}, {3000, 5}} {
 		m, n := size[0], size[1]
 		k := min(m, n)
 		a := values[float64](rng, max(m, n))[:m*n]
@@ -163,6 +164,28 @@ func TestWideLU(t *testing.T) {
 	double.trmv(blas.Upper, blas.NoTrans, blas.NonUnit, n, f, n, got, 1)
 	double.trmv(blas.Lower, blas.NoTrans, blas.Unit, n, f, n, got, 1)
 	equal(t, "P·A·x", got, want, 1e-8)
+}
+
+// TestExchangeRows compares exchanges of rows, on one and several threads, with gonum's.
+func TestExchangeRows(t *testing.T) {
+	rng := testrand.New(t)
+	for range 50 {
+		rows, cols, ld := 1+rng.IntN(300), 1+rng.IntN(200), 256
+		pivots := make([]int, 1+rng.IntN(rows))
+		for i := range pivots {
+			pivots[i] = i + rng.IntN(rows-i)
+		}
+		first := rng.IntN(len(pivots))
+		want := values[float64](rng, 300)[:(rows-1)*ld+cols]
+		serial, parallel := clone(want), clone(want)
+		gonum.Implementation{}.Dlaswp(cols, want, ld, first, len(pivots)-1, pivots, 1)
+		exchangeRows(matrix[float64]{serial, rows, cols, ld, 1}, first, pivots, true)
+		exchangeRows(matrix[float64]{parallel, rows, cols, ld, 1}, first, pivots, false)
+		if !slices.Equal(serial, want) || !slices.Equal(parallel, want) {
+			t.Errorf("%d×%d matrix, exchanges from row %d on with rows %v: rows differ from gonum's",
+				rows, cols, first, pivots)
+		}
+	}
 }
 
 // TestSingular checks the reports of matrices that have no factorisation, and that LU continues.

@@ -26,7 +26,7 @@ func factorLU(a matrix[float64], pivots []int, serial bool) (ok bool) {
 	for i := range pivots[h:] {
 		pivots[h+i] += h
 	}
-	swapRows(left, h, pivots)
+	exchangeRows(left, h, pivots, serial)
 	return ok
 }
 
@@ -64,15 +64,15 @@ func factorPanels(a matrix[float64], pivots []int) (ok bool) {
 		}
 	}
 	panels := (n + width - 1) / width
-	block.Parallel(panels-1, float64(n)*float64(n), func(i int) {
-		swapRows(a.sub(0, i*width, a.rows, width), (i+1)*width, pivots)
+	block.Parallel(panels-1, exchangeWork/2*float64(n)*float64(n), func(i int) {
+		permuteRows(a.sub(0, i*width, a.rows, width), (i+1)*width, pivots)
 	})
 	return ok
 }
 
 // updateLU updates the columns right of the factorised columns left.
 func updateLU(left matrix[float64], pivots []int, right matrix[float64], serial bool) {
-	swapRows(right, 0, pivots)
+	exchangeRows(right, 0, pivots, serial)
 	top, bottom := left.split(left.cols)
 	u, rest := right.split(left.cols)
 	double.solve(1, triangle[float64]{top, true, blas.Unit}, u)
@@ -86,9 +86,20 @@ func updateLU(left matrix[float64], pivots []int, right matrix[float64], serial 
 	gemmWith(threads, -1, bottom, u, 1, rest)
 }
 
-// swapRows exchanges row i with row pivots[i], for one i after the other from first on.
-func swapRows(a matrix[float64], first int, pivots []int) {
-	var old [256]float64
+// exchangeWork is the number of operations that take as long as the exchange of an element.
+const exchangeWork = 16
+
+// exchangeRows exchanges row i with row pivots[i], for one i after the other from first on. If
+// serial is set, it uses one thread.
+func exchangeRows(a matrix[float64], first int, pivots []int, serial bool) {
+	if !serial {
+		strips := (a.cols + luPanel - 1) / luPanel
+		block.Parallel(strips, exchangeWork*float64(a.cols)*float64(len(pivots)-first), func(i int) {
+			permuteRows(a.sub(0, i*luPanel, a.rows, min(luPanel, a.cols-i*luPanel)), first, pivots)
+		})
+		return
+	}
+	var old [luPanel]float64
 	for i := first; i < len(pivots); i++ {
 		p := pivots[i]
 		if i == p {
@@ -101,5 +112,35 @@ func swapRows(a matrix[float64], first int, pivots []int) {
 			copy(y, old[:n])
 			x, y = x[n:], y[n:]
 		}
+	}
+}
+
+// permuteRows is exchangeRows for at most luPanel columns. It moves each row once, to its last
+// place.
+func permuteRows(a matrix[float64], first int, pivots []int) {
+	from := make([]int, a.rows) // row i receives row from[i]
+	for i := range from {
+		from[i] = i
+	}
+	for i := first; i < len(pivots); i++ {
+		p := pivots[i]
+		from[i], from[p] = from[p], from[i]
+	}
+	row := func(i int) []float64 { return a.data[i*a.down:][:a.cols] }
+	var old [luPanel]float64
+	for start := first; start < a.rows; start++ {
+		i := start
+		if from[i] == i {
+			continue
+		}
+		copy(old[:], row(start))
+		for from[i] != start {
+			next := from[i]
+			copy(row(i), row(next))
+			from[i] = i
+			i = next
+		}
+		copy(row(i), old[:])
+		from[i] = i
 	}
 }

@@ -44,7 +44,7 @@ const (
 	// luLeaf is the number of columns of an LU factorisation that are not split. Up to luWide
 	// columns are factorised in panels of luPanel columns, or of luLeaf for up to luSmall columns.
 	luLeaf  = 32
-	luWide  = 1024
+	luWide  = 512
 	luPanel = 64
 	luSmall = 320
 	// qrBlock is the number of columns of a panel of a QR factorisation. Its reflectors are applied to
