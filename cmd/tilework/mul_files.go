@@ -170,10 +170,10 @@ func (f *mulFlags) newResult(p *gemm.Problem, plan *dispatch.Plan, o matio.Write
 		return nil, err
 	}
 	r, err := matio.NewResult(f.out, c, o, room)
-	if err != nil {
-		return nil, fmt.Errorf("-o: %w", err)
+	if err != nil && !errors.Is(err, gemm.ErrOutOfMemory) {
+		err = fmt.Errorf("-o: %w", err)
 	}
-	return r, nil
+	return r, err
 }
 
 // checkDisk returns an error if the result does not fit into the file system of the output file,
