@@ -45,7 +45,7 @@ func openLibrary() (library, error) {
 		}
 		reason := err.Error()
 		switch {
-		case strings.HasSuffix(reason, "No such file or directory"):
+		case strings.HasPrefix(reason, file+": ") && strings.HasSuffix(reason, "No such file or directory"):
 			reason = "no " + file
 		case !strings.Contains(reason, file):
 			reason = file + ": " + reason
