@@ -2,12 +2,12 @@ package split
 
 import "slices"
 
-// startSeconds is the time in which the host starts goroutines for all members.
+// startSeconds is an estimate of the time in which the host starts goroutines for all members.
 const startSeconds = 30e-6
 
 // hostSeconds predicts the time in which the host enqueues a plan: the work of one member after the
-// other or, if it is faster, apart for each.
-func (p *Product) hostSeconds(pl *Plan) (seconds float64, apart bool) {
+// other or, if it is faster, that of all members at the same time.
+func (p *Product) hostSeconds(pl *Plan) (seconds float64, concurrent bool) {
 	most, sum := 0, 0
 	for _, n := range pl.Calls() {
 		most, sum = max(most, n), sum+n
@@ -32,13 +32,8 @@ func (pl *Plan) Calls() []int {
 	}
 	for i := range pl.Shares {
 		s := &pl.Shares[i]
-		remote, streamed := 0, 0 // gathers from other members, and gathers of panels
-		s.Gathers(func(all []Copy) {
-			calls[i] += len(all)
-			if Remote(all) {
-				remote++
-			}
-		})
+		remote, streamed := s.RemoteGathers(), 0 // gathers from other members, and gathers of panels
+		s.Gathers(func(all []Copy) { calls[i] += len(all) })
 		for j := range s.Panels {
 			x := &s.Panels[j]
 			calls[i]++ // launch
@@ -91,8 +86,7 @@ func (s *Share) Reused(pl *Plan, i, gathered int) bool {
 	return !pl.InOrder && len(s.Panels[i].Gather) > 0 && gathered-1+Slots < s.Streamed()
 }
 
-// moves reports whether members copy anything.
-func (pl *Plan) moves() (moves bool) {
-	pl.Copies(func(Copy) { moves = true })
-	return moves
+// moves reports whether members copy from each other.
+func (pl *Plan) moves() bool {
+	return slices.ContainsFunc(pl.Shares, func(s Share) bool { return len(s.Sources) > 0 })
 }

@@ -16,9 +16,9 @@ type Plan struct {
 	// InOrder has each member copy and compute in one stream. Otherwise copies from other members are
 	// in a stream of their own and overlap with kernels, for which more events order the work.
 	InOrder bool
-	// Apart has the work of each member enqueued at the same time as that of the others.
-	Apart  bool
-	rounds int // in which a member computes a panel
+	// Concurrent has one goroutine per member enqueue its work. Otherwise one enqueues all.
+	Concurrent bool
+	rounds     int // in which a member computes a panel
 }
 
 // Plan returns the fastest division of the product by prediction.
@@ -46,7 +46,7 @@ func (p *Product) Plan() Plan {
 // enqueues the work.
 func (p *Product) predicted(x Plan) Plan {
 	var host float64
-	host, x.Apart = p.hostSeconds(&x)
+	host, x.Concurrent = p.hostSeconds(&x)
 	x.Seconds = host
 	for i := range x.Shares {
 		x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i, x.InOrder))

@@ -235,6 +235,16 @@ func link(all []Share) {
 	}
 }
 
+// RemoteGathers returns the number of gathers with copies from other members.
+func (s *Share) RemoteGathers() (n int) {
+	s.Gathers(func(all []Copy) {
+		if Remote(all) {
+			n++
+		}
+	})
+	return n
+}
+
 // Gathers calls f with the copies before the first panel, and with those for each panel.
 func (s *Share) Gathers(f func([]Copy)) {
 	f(s.Gather)
@@ -332,6 +342,9 @@ func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
 	if o == gemm.B && p.Uses(gemm.Up) {
 		each *= 2
 	}
+	if o == gemm.B && p.grouped() {
+		each *= float64(p.Batch.Count)
+	}
 	return max(min(rounds*p.atOnce()/across, int(float64(p.PanelBytes)/max(each, 1))), 1) * unit
 }
 
@@ -381,7 +394,7 @@ func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 		if m.By == Columns {
 			whole = at.Step.Cols == 0
 		}
-		return rows, ends, !rows && whole
+		return rows, ends, o != gemm.A && !rows && whole
 	}
 	return rows, ends, o == gemm.C || rows == (o == gemm.A)
 }
