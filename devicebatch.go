@@ -19,8 +19,8 @@ type DeviceBatch[T dtype.Element] struct {
 }
 
 // NewDeviceBatch allocates count matrices of rows×cols on a device, one after the other. Their
-// elements are undefined. Several GPUs have some whole matrices each, or all with [Device.OnEach].
-// The errors are those of [NewDeviceMatrix].
+// elements are undefined. Several GPUs have some whole matrices each, some columns of each matrix
+// with [Device.ByColumns], or all with [Device.OnEach]. The errors are those of [NewDeviceMatrix].
 func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBatch[T], error) {
 	if err := d.check(); err != nil {
 		return DeviceBatch[T]{}, err

@@ -32,9 +32,9 @@ type Device struct {
 	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
 	unit, panelBytes int
 	pick             func([]split.Plan) int
-	// least is the time of a product on the first GPU from which its matrices are divided. Tests set
-	// it to zero.
-	least float64
+	// minSeconds is the time of a product on the first GPU from which its matrices are divided. Tests
+	// set it to zero.
+	minSeconds float64
 
 	// using is read-locked during each use of the backends, and locked by Close.
 	using  sync.RWMutex
@@ -65,9 +65,9 @@ type member struct {
 // usualPanelBytes is the usual limit of panels, which an H200 copies in less than a millisecond.
 const usualPanelBytes = 256 << 20
 
-// usualLeast is about twice the time that a divided product takes on two H200s besides its
-// arithmetic.
-const usualLeast = 100e-6
+// usualMinSeconds is about twice the predicted time of enqueuing a divided product on two GPUs: 14
+// calls of callSeconds each.
+const usualMinSeconds = 100e-6
 
 // dividesSmall has new devices divide the smallest matrices.
 var dividesSmall atomic.Bool
@@ -85,11 +85,11 @@ func Open(name backend.Device) (*Device, error) {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, least: usualLeast,
+	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, minSeconds: usualMinSeconds,
 		live:  map[*block]struct{}{},
 		plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{}}
 	if dividesSmall.Load() {
-		d.least = 0
+		d.minSeconds = 0
 	}
 	err := gpu.EachMember(name, func(name backend.Device) error {
 		b, release, err := gpu.Open(name)

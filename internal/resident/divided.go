@@ -112,17 +112,14 @@ const keptBytes = 16 << 20
 
 // reserve returns memory of n bytes, which the caller passes to release.
 func (m *member) reserve(n int) (device.Ptr, error) {
-	switch {
-	case n <= m.keptSize:
+	if n <= m.keptSize {
 		return m.kept, nil
-	case n > keptBytes:
-		return m.backend.Device.Alloc(n)
 	}
 	if err := m.freeKept(); err != nil {
 		return 0, err
 	}
 	at, err := m.backend.Device.Alloc(n)
-	if err == nil {
+	if err == nil && n <= keptBytes {
 		m.kept, m.keptSize = at, n
 	}
 	return at, err
@@ -201,7 +198,7 @@ func (r *execution) enqueue(ctx context.Context) (err error) {
 
 // each calls f for all members, at the same time if that is planned.
 func (r *execution) each(ctx context.Context, f func(*worker, context.Context) error) error {
-	if !r.Apart {
+	if !r.Concurrent {
 		for _, w := range r.workers {
 			if err := f(w, ctx); err != nil {
 				return r.device.failed(w.member, err)

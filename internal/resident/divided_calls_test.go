@@ -103,7 +103,7 @@ func TestDividedCalls(t *testing.T) {
 	} {
 		d, all := openCounted(t, c.gpus)
 		if c.small {
-			d.least = 0
+			d.minSeconds = 0
 		}
 		p := plain(t, d, dtype.BF16, c.n, c.n, c.n, c.by)
 		if err := Gemm(t.Context(), p); err != nil {
@@ -120,7 +120,7 @@ func TestDividedCallsPredicted(t *testing.T) {
 	rng := testrand.New(t)
 	for _, n := range []int{2, 3, 4, 8} {
 		d, all := openCounted(t, n)
-		d.unit, d.panelBytes, d.least = 16, 1<<14, 0
+		d.unit, d.panelBytes, d.minSeconds = 16, 1<<14, 0
 		pickAny(d)
 		moved := 0
 		for range 40 {
@@ -261,7 +261,7 @@ func BenchmarkDividedIssue(b *testing.B) {
 		for _, n := range []int{1, 2, 8} {
 			b.Run(fmt.Sprintf("%d on %d", side, n), func(b *testing.B) {
 				d := openIdle(b, n, func(d device.Device) device.Device { return d })
-				d.least = 0
+				d.minSeconds = 0
 				p := plain(b, d, dtype.BF16, side, side, side, split.Rows)
 				b.ReportAllocs()
 				for b.Loop() {

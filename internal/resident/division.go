@@ -165,11 +165,7 @@ func (x *division) planLaunches() {
 			x.scatters = x.scatters || len(x.Shares[i].Panels[j].Scatter) > 0
 		}
 		x.workspaces[i] = x.workspace(i)
-		x.Shares[i].Gathers(func(all []split.Copy) {
-			if split.Remote(all) {
-				x.remote[i]++
-			}
-		})
+		x.remote[i] = x.Shares[i].RemoteGathers()
 	}
 }
 
@@ -276,11 +272,15 @@ func (d *Device) rate() float64 {
 	return shared * slowest
 }
 
-// small reports whether products of count matrices with l's size each are too short to be divided,
-// and if the first GPU can send the matrices to the others in little time, for products with large
-// ones.
+// small reports whether matrices are on the first GPU alone: count products with l's size take less
+// than d.minSeconds in total, and the first GPU can send the matrices to the others in half of that
+// time, for products with large ones.
 func (d *Device) small(l gemm.Layout, count int) bool {
-	if bytes := float64(l.Bytes()) * float64(count*(len(d.members)-1)); bytes >= d.least/2*d.rate() {
+	if d.enter() != nil {
+		return false // alloc returns the error
+	}
+	defer d.leave()
+	if bytes := float64(l.Bytes()) * float64(count*(len(d.members)-1)); bytes >= d.minSeconds/2*d.rate() {
 		return false
 	}
 	side := int(math.Sqrt(float64(l.Rows) * float64(l.Cols)))
@@ -294,7 +294,7 @@ func (d *Device) small(l gemm.Layout, count int) bool {
 		return true // of a type that no product multiplies alone
 	}
 	pl, err := d.plan(&p, kernel.Memory{}, "")
-	return err != nil || pl.Seconds()*float64(count) < d.least
+	return err != nil || pl.Seconds()*float64(count) < d.minSeconds
 }
 
 // By returns the way in which the matrix is divided, [split.Rows] on a single GPU.

@@ -57,7 +57,7 @@ func allocate(d *Device, one gemm.Layout, count int, by split.By, unit int) (Mat
 		m, err := d.Alloc(there.Bytes(), elements)
 		return Matrix{Memory: m, Layout: there}, err
 	}
-	if d.small(one, count) {
+	if by != split.OnEach && d.small(one, count) {
 		unit = max(l.Rows, l.Cols, 1)
 	}
 	b := &block{device: d, unit: unit, layout: there, size: there.Bytes()}
