@@ -236,6 +236,10 @@ func randomCase(rng *rand.Rand) *bitsCase {
 		c.epilogue = gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Residual: rng.IntN(3) == 0, RowScale: rng.IntN(4) == 0}
 		c.rowInvariant = rng.IntN(4) == 0
 	}
+	if !c.in.Info().Integer && rng.IntN(4) == 0 { // half of them with K of 1: then a gathered B is contiguous
+		c.epilogue, c.kernel = gemm.Epilogue{Gated: true, Activation: gemm.ActGELU}, "wgmma"
+		c.k = 1 + rng.IntN(2)*rng.IntN(40)
+	}
 	if c.in == dtype.F32 && flip() {
 		c.precision = gemm.Precisions()[rng.IntN(len(gemm.Precisions()))]
 	}

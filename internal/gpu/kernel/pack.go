@@ -54,8 +54,9 @@ func (r Repacked) Any() bool { return r != Repacked{} }
 
 // Repack returns the problem for which a TMA kernel is launched to compute p with tile s: p with
 // the layouts of packed operands where the kernel cannot read the operands in place. Tiles with
-// swapAB read an MN-major B in place. With a K-major B their results have other bits, so for them a
-// B of one column remains MN-major: it may be a part of a wider B.
+// swapAB read an MN-major B in place, and with a K-major B their results have other bits. Gated tiles
+// with N of 64 want a K-major B. For both, contiguous columns remain columns: they may be parts of
+// wider operands, for which the tile was chosen.
 func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	q = *p
 	if !p.ReadsAB() {
@@ -65,9 +66,8 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 	if p.Batch.Kind != gemm.Grouped { // a group may begin at any row of A
 		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
-	b, up := ColumnAsRow(p.Layouts[gemm.B]), ColumnAsRow(p.Layouts[gemm.Up])
-	if !s.SwapAB && (!p.Epilogue.Gated || b.Trans == up.Trans) { // both must be transposed, or neither
-		q.Layouts[gemm.B], q.Layouts[gemm.Up] = b, up
+	if !s.SwapAB && !p.Epilogue.Gated {
+		q.Layouts[gemm.B] = ColumnAsRow(p.Layouts[gemm.B])
 	}
 	for _, o := range Packable {
 		if !p.Uses(o) {
