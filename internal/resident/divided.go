@@ -346,14 +346,14 @@ func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 	// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
 	ctx = context.WithoutCancel(ctx)
 	key := launchKey{m, w.base, w.problem.Alpha, w.problem.Beta}
-	if l.recording == nil || l.key != key {
-		r, err := l.plan.Scaled(key.alpha, key.beta).InScratch(w.base+device.Ptr(w.workspace.scratch)).Record(ctx, m)
+	if l.captured == nil || l.key != key {
+		r, err := l.plan.Scaled(key.alpha, key.beta).InScratch(w.base+device.Ptr(w.workspace.scratch)).Capture(ctx, m)
 		if err != nil {
 			return err
 		}
-		l.recording, l.key = r, key
+		l.captured, l.key = r, key
 	}
-	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return l.recording.Enqueue(ctx) })
+	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return l.captured.Enqueue(ctx) })
 }
 
 // collect enqueues the copies of results that other members have computed, or that this member has

@@ -34,10 +34,10 @@ type division struct {
 
 // launch is the planned launch of a panel, and its launches in the last product.
 type launch struct {
-	plan      *exec.Plan
-	places    [gemm.Operands]split.At
-	key       launchKey
-	recording *exec.Recording // guarded by device.ordering
+	plan     *exec.Plan
+	places   [gemm.Operands]split.At
+	key      launchKey
+	captured *exec.Capture // guarded by device.ordering
 }
 
 // launchKey identifies the launches of a panel.
