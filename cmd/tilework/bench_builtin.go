@@ -30,7 +30,7 @@ func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gem
 	}, nil
 }
 
-// PackB implements [bench.Packer]. It packs b.B.
+// PackB implements [bench.Packer]. It packs b[gemm.B].
 func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 	request := s.request
 	packed, err := dispatch.Pack(ctx, request.Problem.Layouts[gemm.B], b[gemm.B], request)

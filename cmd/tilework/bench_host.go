@@ -46,7 +46,7 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 		request.Kernel = ""
 		kernelsOf = func(p *gemm.Problem) []bench.Subject { return cpuCandidates(p, request) }
 	}
-	others, err := f.libraries(f.peerNames(libraryNames()), stderr)
+	others, err := f.libraries(f.peerNames(libraryNames()), stderr, peersOnCPU)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -127,8 +127,8 @@ func libraryNames() []string {
 	return names
 }
 
-// libraries opens CPU peers of --peers.
-func (f *benchFlags) libraries(peerNames []string, stderr io.Writer) ([]bench.Subject, error) {
+// libraries opens CPU peers of --peers. Errors list the names of the groups.
+func (f *benchFlags) libraries(peerNames []string, stderr io.Writer, groups ...int) ([]bench.Subject, error) {
 	paths, err := f.paths()
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (f *benchFlags) libraries(peerNames []string, stderr io.Writer) ([]bench.Su
 			continue
 		}
 		if !slices.Contains(libraryNames(), name) {
-			return nil, unknownPeer(name, peersOnCPU)
+			return nil, unknownPeer(name, groups...)
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
 		missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)

@@ -91,12 +91,15 @@ func (g *peerGroup) names() (all []string) {
 	return all
 }
 
-// unknownPeer returns the error for a name that is none of the peers of a group.
-func unknownPeer(name string, group int) error {
-	want := peerGroups[group].names()
+// unknownPeer returns the error for a name that is none of the peers of the groups.
+func unknownPeer(name string, groups ...int) error {
+	var want []string
+	for _, g := range groups {
+		want = append(want, peerGroups[g].names()...)
+	}
 	for _, g := range peerGroups {
 		if slices.Contains(g.names(), name) {
-			return fmt.Errorf("--peers: %s is a peer %s: %s want one of %s", name, g.where, peerGroups[group].where,
+			return fmt.Errorf("--peers: %s is a peer %s: %s want one of %s", name, g.where, peerGroups[groups[0]].where,
 				strings.Join(want, ", "))
 		}
 	}

@@ -277,7 +277,7 @@ func (f *benchFlags) transferPeers(at backend.Device, g *benchGPU, stderr io.Wri
 		fmt.Fprintf(stderr, "peer %v (%s)\n", xt, xt.Path)
 		subjects = append(subjects, &xtSubject{xt, name})
 	}
-	others, err := f.libraries(rest, stderr)
+	others, err := f.libraries(rest, stderr, peersWithTransfers, peersOnCPU)
 	return append(subjects, others...), err
 }
 

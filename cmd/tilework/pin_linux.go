@@ -2,26 +2,25 @@ package main
 
 import (
 	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// pinThread keeps the calling goroutine on the first of the process's cores. The other threads of
-// Go's runtime take the other cores. One of them wakes every 20 µs for some milliseconds after a
-// product of a library, and on the same core would slow the product after it by a third.
+// pinThread keeps the thread of the calling goroutine on the core on which it runs. Linux then
+// moves other threads to other cores if there are any. After a call of a library that takes longer
+// than 20 µs, the monitor thread of Go's runtime wakes every 90 µs for 4 ms. On the same core it
+// slows the next product by up to 40 % (docs/results/cpu-history.md).
 func pinThread() (unpin func()) {
-	var all, first unix.CPUSet
-	if unix.SchedGetaffinity(0, &all) != nil {
-		return func() {}
-	}
-	for core := range len(all) * 64 {
-		if all.IsSet(core) {
-			first.Set(core)
-			break
-		}
-	}
 	runtime.LockOSThread()
-	unix.SchedSetaffinity(0, &first) // without it the timings are right but vary more
+	var core uint32
+	var all, one unix.CPUSet
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&core)), 0, 0); errno != 0 ||
+		unix.SchedGetaffinity(0, &all) != nil {
+		return runtime.UnlockOSThread
+	}
+	one.Set(int(core))
+	unix.SchedSetaffinity(0, &one) // without it the timings are right but vary more
 	return func() {
 		unix.SchedSetaffinity(0, &all)
 		runtime.UnlockOSThread()
