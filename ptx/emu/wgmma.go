@@ -249,10 +249,11 @@ func (op *wgmmaOp) compute(b *block) {
 		if op.accumulates {
 			w.gatherMatrix(d, op.fd, op.d, op.pd)
 		}
+		nearest := w.accumulatesNearest()
 		for i := range 16 {
 			for j := range op.n {
 				at := &d[i*op.n+j]
-				*at = op.dot.Element(w.accumulatesNearest(), a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
+				*at = op.dot.Element(nearest, a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
 			}
 		}
 		w.scatterMatrix(d, op.fd, op.d, op.pd)

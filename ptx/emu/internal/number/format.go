@@ -17,7 +17,7 @@ type Format struct {
 	Max       float64 // largest finite value
 	Decode    func(bits uint64) float64
 	// Encode returns the bits of a number of the type, or of NaN. Types of up to 8 bits encode no
-	// infinities.
+	// infinities. It is nil for UE4M3, to which nothing is converted.
 	Encode func(v float64) uint64
 }
 
@@ -35,8 +35,8 @@ const tf32Unused = 13
 // Types of up to 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022; OCP,
 // "Microscaling Formats", 2023).
 var (
-	E5M2 = narrow(8, 3, -14, 57344, func(b uint64) float64 { return dtype.Float16(uint16(b) << 8).Float64() })
-	E4M3 = narrow(8, 4, -6, 448, decodeE4M3)
+	E5M2 = narrow(8, 3, -14, 57344, func(b uint64) float64 { return dtype.Float8E5M2(b).Float64() })
+	E4M3 = narrow(8, 4, -6, 448, func(b uint64) float64 { return dtype.Float8E4M3(b).Float64() })
 	E3M2 = narrow(6, 3, -2, 28, decodeSmall(3, 2))
 	E2M3 = narrow(6, 4, 0, 7.5, decodeSmall(2, 3))
 	E2M1 = narrow(4, 2, 0, 6, decodeSmall(2, 1))
@@ -73,7 +73,7 @@ var (
 		}}
 	// UE8M0 is the type of scales that are powers of 2, and UE4M3 is E4M3 without a sign.
 	UE8M0 = &Format{8, 1, -127, 0x1p127, decodeUE8M0, encodeUE8M0}
-	UE4M3 = &Format{8, 4, -6, 448, func(b uint64) float64 { return math.Abs(decodeE4M3(b)) }, nil}
+	UE4M3 = &Format{8, 4, -6, 448, func(b uint64) float64 { return math.Abs(dtype.Float8E4M3(b).Float64()) }, nil}
 )
 
 // formats lists the types that Of returns.
@@ -106,22 +106,6 @@ func (f *Format) encodeNarrow(v float64) uint64 {
 		b |= sign
 	}
 	return b
-}
-
-// decodeE4M3 decodes E4M3, which has no infinities and one NaN per sign.
-func decodeE4M3(b uint64) float64 {
-	exp, frac := int(b>>3&15), float64(b&7)
-	v := math.Ldexp(8+frac, exp-10)
-	switch {
-	case b&0x7f == 0x7f:
-		return math.NaN()
-	case exp == 0:
-		v = math.Ldexp(frac, -9)
-	}
-	if b&0x80 != 0 {
-		return -v
-	}
-	return v
 }
 
 // decodeSmall returns a function that decodes floats with a sign, exponent bits and fraction bits,
