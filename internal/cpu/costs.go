@@ -14,7 +14,8 @@ type costs struct {
 	// vector of C that a tile reads and writes, and each tile.
 	fma, load, latency, store, tile float64
 	// half is the time of the FMAs of half a vector relative to a whole one. embedded is the time of
-	// loading an element of A in a tile of one vector, relative to a broadcast.
+	// an embedded broadcast of an element of A, in a tile of one vector, relative to a broadcast to a
+	// register.
 	half, embedded float64
 	// A call of a micro-kernel, and the starts of the algorithms.
 	call, direct, packs, axpy, dot, blocked, phase, swap float64

@@ -233,11 +233,8 @@ func (d *direct[T]) runSerial(ctx context.Context) error {
 // runTasks runs all tasks of all phases on the calling goroutine.
 func (d *direct[T]) runTasks(ctx context.Context) error {
 	if d.packs() {
-		for panel := range d.panelCount() {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			d.pack(panel)
+		if err := runPhase(ctx, d.panelCount(), func(panel, _ int) { d.pack(panel) }); err != nil {
+			return err
 		}
 	}
 	if d.mc == d.m && d.nc == d.n {
@@ -247,13 +244,7 @@ func (d *direct[T]) runTasks(ctx context.Context) error {
 		d.compute(0, 0, d.m, d.n, 0)
 		return nil
 	}
-	for task := range d.tileCount() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		d.computeTask(task, 0)
-	}
-	return nil
+	return runPhase(ctx, d.tileCount(), d.computeTask)
 }
 
 func (d *direct[T]) do(task, worker int) {

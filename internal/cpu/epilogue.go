@@ -98,7 +98,7 @@ func (mk *microKernel[T]) floatKernel() *microKernel[float32] {
 
 // Finish applies the epilogue to sums, which hold M×N elements of α·op(A)·op(B) + β·C in the
 // problem's ScaleType without padding, and writes C. The operands are in b. For a gated product
-// Extra Up of b holds the second product's sums. Finish overwrites sums.
+// b[gemm.Up] holds the second product's sums. Finish overwrites sums.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p, k := *pl.Problem, pl.Kernel
 	p.Beta = 0

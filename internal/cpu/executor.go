@@ -102,8 +102,8 @@ func runSerial(ctx context.Context, j job) error {
 	return nil
 }
 
-// runPhase runs the tasks of the only phase of a job on the calling goroutine, whose stack may hold
-// the job.
+// runPhase runs the tasks of a phase of a job on the calling goroutine, whose stack may hold the
+// job.
 func runPhase(ctx context.Context, tasks int, do func(task, worker int)) error {
 	for task := range tasks {
 		if err := ctx.Err(); err != nil {

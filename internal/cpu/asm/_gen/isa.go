@@ -19,7 +19,7 @@ type element struct {
 
 	broadcast, mul, fma, move instruction
 	add, max, moveScalar      instruction
-	fmaBroadcast              instruction // multiplies by a single element in memory; nil if there is none
+	fmaBroadcast              instruction // FMA with embedded broadcast of an element in memory; nil if there is none
 	fmsub, fnma               instruction // fmsub subtracts the accumulator from the product, fnma the product from it
 	*maths                                // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)

@@ -218,9 +218,9 @@ func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
 	return sums
 }
 
-// multiplyRow adds the product of an element of A, which it may load to elem, and a row of B to the
-// sums. A broadcast takes longer than to multiply by an element in memory, which a row of several
-// vectors would load several times.
+// multiplyRow adds the product of an element of A and a row of B to the sums. A row of a single
+// vector uses an FMA with embedded broadcast: on a Zen 4 a broadcast to a register takes as long as
+// the FMA. With several vectors each FMA would load the element again, so elem holds it.
 func (g *generator) multiplyRow(b body, a operand.Mem, elem reg.Register, row, sums []reg.Register) {
 	if b.vectors == 1 && g.vectorBytes == 64 && g.fmaBroadcast != nil {
 		g.fmaBroadcast(g.Context, a, row[0], sums[0])
