@@ -28,6 +28,7 @@ const volume = 1 << 17
 // of a kernel is the same in every tile: each way gets perWay cases of check "exact" or of the
 // single check, and its part of those of the other checks. The seed decides which cases a way gets.
 type suite struct {
+	seed   uint64 // of the test
 	ways   []gputest.Way
 	open   func(t *testing.T) *emu.Device
 	perWay int
@@ -39,7 +40,7 @@ type suite struct {
 func (x suite) run(t *testing.T) {
 	t.Helper()
 	opt := gemmtest.Options{Cases: testkit.Repeats(x.perWay, 50*x.perWay) * len(x.ways), Only: x.check,
-		Seed: testrand.Seed(t), Parts: len(x.ways)}
+		Seed: x.seed, Parts: len(x.ways)}
 	for i, w := range x.ways {
 		t.Run(w.String(), func(t *testing.T) {
 			t.Parallel()
@@ -93,16 +94,16 @@ func waysIn(k *kernel.Kernel, precision gemm.Precision, list []kernel.Tile) (way
 	return ways
 }
 
-// shapes returns the tiles of k that support a precision and that the emulator can run, with those
-// variants of [gpu.Shapes] that support it.
-func shapes(k *kernel.Kernel, precision gemm.Precision) []kernel.Tile {
+// tilesFor returns the tiles of k that support a precision and that the emulator can run, with
+// those variants of [gpu.Shapes] that support it.
+func tilesFor(k *kernel.Kernel, precision gemm.Precision) []kernel.Tile {
 	unfit := func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() }
 	return slices.DeleteFunc(gpu.Shapes(k, slices.DeleteFunc(gpu.Emulable(k), unfit)), unfit)
 }
 
-// smallest returns kernel k with the smallest tiles of shapes.
+// smallest returns kernel k with the smallest tiles of tilesFor.
 func smallest(k *kernel.Kernel, precision gemm.Precision) []gputest.Way {
-	return waysIn(k, precision, gpu.Smallest(shapes(k, precision)))
+	return waysIn(k, precision, gpu.Smallest(tilesFor(k, precision)))
 }
 
 // TestConformance runs the conformance suite for the smallest tiles of every kernel, with and
@@ -111,21 +112,23 @@ func TestConformance(t *testing.T) {
 	if !testkit.Full() {
 		t.Skip("TestChecked runs the same suite under the checkers")
 	}
+	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
-		suite{ways: smallest(k, gemm.Native), open: unchecked, perWay: 6}.run(t)
+		suite{seed: seed, ways: smallest(k, gemm.Native), open: unchecked, perWay: 6}.run(t)
 	}
 }
 
 // TestPrecisions runs the conformance suite under the checkers for every kernel and every precision
 // other than native.
 func TestPrecisions(t *testing.T) {
+	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
 		for _, precision := range k.Precisions() {
 			ways := smallest(k, precision)
 			if !testkit.Full() {
 				ways = ways[:1]
 			}
-			suite{ways: ways, open: checked, perWay: 3}.run(t)
+			suite{seed: seed, ways: ways, open: checked, perWay: 3}.run(t)
 		}
 	}
 }
@@ -133,6 +136,7 @@ func TestPrecisions(t *testing.T) {
 // TestOlder runs the conformance suite on the oldest GPU that a kernel supports, if the kernel uses
 // better instructions on newer GPUs.
 func TestOlder(t *testing.T) {
+	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
 		if !gpu.Better(k) {
 			continue
@@ -141,7 +145,8 @@ func TestOlder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		suite{ways: waysIn(k, gemm.Native, k.Tiles[len(k.Tiles)-1:]), perWay: 6, open: func(t *testing.T) *emu.Device {
+		ways := waysIn(k, gemm.Native, k.Tiles[len(k.Tiles)-1:])
+		suite{seed: seed, ways: ways, perWay: 6, open: func(t *testing.T) *emu.Device {
 			d, err := emu.Open(emu.Options{Model: m})
 			if err != nil {
 				t.Fatal(err)
@@ -155,24 +160,27 @@ func TestOlder(t *testing.T) {
 // the emulator. The checkers look for races, divergent barriers, accesses out of bounds and reads
 // of uninitialized memory.
 func TestChecked(t *testing.T) {
+	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
-		ways := waysIn(k, gemm.Native, shapes(k, gemm.Native))
-		suite{ways: ways, open: checked, perWay: max(3, 24/len(ways))}.run(t)
+		ways := waysIn(k, gemm.Native, tilesFor(k, gemm.Native))
+		suite{seed: seed, ways: ways, open: checked, perWay: max(3, 24/len(ways))}.run(t)
 	}
 }
 
 // TestBatches checks strided batches and grouped GEMM in one launch for every kernel. The checkers
 // report a product that accesses the memory of another product.
 func TestBatches(t *testing.T) {
+	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
 		ways := slices.DeleteFunc(smallest(k, gemm.Native), func(w gputest.Way) bool { return w.Shape.SplitK > 1 })
-		suite{ways: ways, open: checked, perWay: 5, check: "batch"}.run(t)
+		suite{seed: seed, ways: ways, open: checked, perWay: 5, check: "batch"}.run(t)
 	}
 }
 
 // TestConverted checks, under the checkers, that every kernel converts int32 sums to floating-point
 // results, and rounds sums of float32 operands to 16 bits. The tiles cover every epilogue store.
 func TestConverted(t *testing.T) {
+	seed := testrand.Seed(t)
 	ways := []gputest.Way{
 		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4"), way(t, "wgmma", gemm.Native, "64x128x128/2x32/3"),
 		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4k2"), way(t, "wgmma", gemm.Native, "64x16x128/2x4/4"),
@@ -195,7 +203,7 @@ func TestConverted(t *testing.T) {
 	ways = slices.DeleteFunc(ways, func(w gputest.Way) bool { return !slices.ContainsFunc(w.Types(), converted) })
 	for _, name := range []string{"exact", "bound", "epilogue"} {
 		t.Run(name, func(t *testing.T) {
-			suite{ways: ways, open: checked, perWay: testkit.Cases(2, 3), check: name, types: converted}.run(t)
+			suite{seed: seed, ways: ways, open: checked, perWay: testkit.Cases(2, 3), check: name, types: converted}.run(t)
 		})
 	}
 }
@@ -218,6 +226,7 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 // cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer
 // rows of C than an epilogue subtile.
 func TestSwapAB(t *testing.T) {
+	seed := testrand.Seed(t)
 	tiles := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
 		"64x64x32/2x16/3t*5"}
 	if !testkit.Full() {
@@ -227,22 +236,24 @@ func TestSwapAB(t *testing.T) {
 	for _, s := range tiles {
 		ways = append(ways, way(t, "wgmma", gemm.TF32, s))
 	}
-	suite{ways: ways, open: checked, perWay: 4}.run(t)
+	suite{seed: seed, ways: ways, open: checked, perWay: 4}.run(t)
 }
 
 // TestPackedBatches checks batches of operands that TMA or wgmma cannot read in their layout, so
 // that the plan packs them. It covers one type and each precision that needs packing, and swapAB.
 func TestPackedBatches(t *testing.T) {
+	seed := testrand.Seed(t)
 	ways := []gputest.Way{
 		way(t, "wgmma", gemm.Native, "64x64x128/2x16/4"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"),
 		way(t, "wgmma", gemm.TF32, "64x32x32/2x8/4t"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 	}
-	suite{ways: ways, open: checked, perWay: 8, check: "batch"}.run(t)
+	suite{seed: seed, ways: ways, open: checked, perWay: 8, check: "batch"}.run(t)
 }
 
 // TestBlockScales checks, under the checkers, the kernels that support block scales. The tiles are
 // of every kind, with a cluster along K and with split-K among them.
 func TestBlockScales(t *testing.T) {
+	seed := testrand.Seed(t)
 	var ways []gputest.Way
 	for _, x := range [][2]string{
 		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
@@ -251,5 +262,5 @@ func TestBlockScales(t *testing.T) {
 	} {
 		ways = append(ways, way(t, x[0], gemm.Native, x[1]))
 	}
-	suite{ways: ways, open: checked, perWay: testkit.Cases(4, 8), check: "scales"}.run(t)
+	suite{seed: seed, ways: ways, open: checked, perWay: testkit.Cases(4, 8), check: "scales"}.run(t)
 }

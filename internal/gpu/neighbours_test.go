@@ -116,7 +116,7 @@ func seeded(t *testing.T) (*rand.Rand, *stream.Backend) {
 }
 
 // shuffledActivations returns all activations but none, in random order. Tests take consecutive
-// ones, so that few types cover all.
+// ones, so that different types have different activations.
 func shuffledActivations(rng *rand.Rand) []gemm.Activation {
 	all := slices.DeleteFunc(gemm.Activations(), func(a gemm.Activation) bool { return a == gemm.ActNone })
 	rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })

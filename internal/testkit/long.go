@@ -14,7 +14,8 @@ func Full() bool { return os.Getenv("TILEWORK_FULL") != "" }
 // tests for hours.
 func Long() bool { return os.Getenv("TILEWORK_LONG") != "" }
 
-// Cases returns the number of random cases of a test: full if Full is true, else usual.
+// Cases returns full if Full is true, else usual: the number of cases of a test, or the n of a
+// sample of one in n.
 func Cases(usual, full int) int {
 	if Full() {
 		return full

@@ -93,7 +93,7 @@ func (n *blockedCosts) blockWork(j *job, c *kernel.Config, steps int) blockWork 
 // stepWork returns the work of a warp in a step.
 func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
 	s, depth := c.Tile, float64(c.Tile.K)
-	a, b := newPanelCopies(c, s.M, c.VecA, !c.TransA), newPanelCopies(c, s.N, c.VecB, c.TransB)
+	a, b := newCopyWork(c, s.M, c.VecA, !c.TransA), newCopyWork(c, s.N, c.VecB, c.TransB)
 	sumBytes := j.Accum().Bytes(s.RowsPerThread * s.ColsPerThread)
 	fragments := float64(s.RowsPerThread+s.ColsPerThread) / float64(kernel.VectorOf(j.Accum()))
 	multiply := n.multiplyAdd*float64(sumBytes)/4 + fragments
@@ -112,16 +112,16 @@ func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
 	return w
 }
 
-// panelCopies is the size of the copies of an operand in a step, on average over all threads.
-type panelCopies struct {
+// copyWork is the work of copying an operand in a step, on average over all threads.
+type copyWork struct {
 	copies   float64 // copies of a thread
 	elements float64 // elements that they copy
 	lines    float64 // lines of the L1 cache that the copies of a warp touch
 }
 
-// newPanelCopies returns the copies of side rows of A or columns of B in vectors of vec elements. A
+// newCopyWork returns the copies of side rows of A or columns of B in vectors of vec elements. A
 // warp copies runs of adjacent elements, of several rows or columns at a time.
-func newPanelCopies(c *kernel.Config, side, vec int, kMajor bool) panelCopies {
+func newCopyWork(c *kernel.Config, side, vec int, kMajor bool) copyWork {
 	x := kernel.NewPanelCopies(c, vec, kMajor)
 	run := min(x.Run, frag.Lanes*x.Vec)
 	runs := frag.Lanes * x.Vec / run
@@ -130,5 +130,5 @@ func newPanelCopies(c *kernel.Config, side, vec int, kMajor bool) panelCopies {
 	}
 	copies := float64(kernel.CeilDiv(side, x.Step)) * min(1, float64(side)/float64(x.Step))
 	lines := float64(runs) * max(1, float64(c.In.Bytes(run))/lineBytes)
-	return panelCopies{copies: copies, elements: copies * float64(x.Vec), lines: copies * lines}
+	return copyWork{copies: copies, elements: copies * float64(x.Vec), lines: copies * lines}
 }

@@ -54,9 +54,9 @@ func (r Repacked) Any() bool { return r != Repacked{} }
 
 // Repack returns the problem for which a TMA kernel is launched to compute p with tile s: p with
 // the layouts of packed operands where the kernel cannot read the operands in place. Tiles with
-// swapAB read an MN-major B in place, and with a K-major B their results have other bits. Gated tiles
-// with N of 64 want a K-major B. For both, contiguous columns remain columns: they may be parts of
-// wider operands, for which the tile was chosen.
+// swapAB read an MN-major B in place, and with a K-major B their results have other bits. Gated
+// tiles with N of 64 want a K-major B. For both, contiguous columns remain columns: they may be
+// parts of wider operands, for which the tile was chosen.
 func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	q = *p
 	if !p.ReadsAB() {
