@@ -25,7 +25,8 @@ type Rung struct {
 	Title string `json:"title"`
 	// Idea explains the kernel in three sentences.
 	Idea []string `json:"idea"`
-	// Limit states the bottleneck, with figures of an H200 at 4096×4096×4096 from docs/study.md.
+	// Limit states the bottleneck, with figures of an H200 at 4096×4096×4096 from docs/study.md
+	// and docs/results/ncu-h200.md.
 	Limit string `json:"limit"`
 	// Sizes is the default product.
 	Sizes Sizes `json:"sizes"`
