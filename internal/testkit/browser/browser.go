@@ -273,24 +273,39 @@ func (b *Tab) Wait(condition string) {
 	}
 }
 
+// maxClicks is the number of attempts of Click.
+const maxClicks = 5
+
 // Click presses the mouse button on the element with a selector, after scrolling to it. It waits
-// until the element can be clicked and stays in its place.
+// until the element can be clicked and stays in its place. If the element moves nevertheless before
+// the button is pressed, and so receives no click, Click tries again.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
-	b.Wait(fmt.Sprintf(`(() => {
-		const e = document.querySelector(%q);
-		if (!e || e.disabled) return false;
-		e.scrollIntoView({block: "center", behavior: "instant"});
-		const r = e.getBoundingClientRect(), old = window.placeToClick;
-		window.placeToClick = {X: r.left + r.width / 2, Y: r.top + r.height / 2};
-		return old?.X === window.placeToClick.X && old.Y === window.placeToClick.Y;
-	})()`, selector))
-	var at struct{ X, Y float64 }
-	b.Eval("(() => { const at = window.placeToClick; delete window.placeToClick; return at; })()", &at)
-	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		b.Do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left",
-			"clickCount": 1}, nil)
+	for range maxClicks {
+		b.Wait(fmt.Sprintf(`(() => {
+			const e = document.querySelector(%q);
+			if (!e || e.disabled) return false;
+			e.scrollIntoView({block: "center", behavior: "instant"});
+			const r = e.getBoundingClientRect(), old = window.placeToClick;
+			window.placeToClick = {X: r.left + r.width / 2, Y: r.top + r.height / 2};
+			if (old?.X !== window.placeToClick.X || old.Y !== window.placeToClick.Y) return false;
+			window.clicked = false;
+			e.addEventListener("click", () => window.clicked = true, {capture: true, once: true});
+			return true;
+		})()`, selector))
+		var at struct{ X, Y float64 }
+		b.Eval("(() => { const at = window.placeToClick; delete window.placeToClick; return at; })()", &at)
+		for _, kind := range []string{"mousePressed", "mouseReleased"} {
+			b.Do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left",
+				"clickCount": 1}, nil)
+		}
+		clicked := false
+		b.Eval("window.clicked", &clicked)
+		if clicked {
+			return
+		}
 	}
+	b.t.Fatalf("%s received no click in %d attempts", selector, maxClicks)
 }
 
 // Choose selects a file in the file input with a selector.
