@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"testing"
 
 	"tilework/internal/gpu/kernel"
@@ -28,10 +29,14 @@ func Sampler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) {
 	}
 }
 
+// maxSpill is the number of bytes per thread that ptxas may spill. It stores one or two values that
+// the main loop does not use before the loop, and loads them after it, once per block.
+const maxSpill = 8
+
 // Assembler returns a function that assembles the PTX of a kernel's configuration and returns the
 // name of the cubin file, or "" on failure. The function reports errors, performance warnings and
-// register spills to t. Assembler skips the test if ptxas is not installed; TILEWORK_PTXAS
-// overrides its location.
+// spills of more than [maxSpill] bytes to t. Assembler skips the test if ptxas is not installed;
+// TILEWORK_PTXAS overrides its location.
 func Assembler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) string {
 	t.Helper()
 	ptxas := os.Getenv("TILEWORK_PTXAS")
@@ -72,7 +77,7 @@ func Assembler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) string {
 		if bytes.Contains(output, []byte("C75")) || bytes.Contains(output, []byte("Potential Performance Loss")) {
 			t.Errorf("%s, %v: ptxas warns: %s", k.Name, c, output)
 		}
-		if string(found[1]) != "0" || string(found[2]) != "0" {
+		if stores, err := strconv.Atoi(string(found[1])); err != nil || stores > maxSpill {
 			t.Errorf("%s, %v: spills %s bytes (stores), %s bytes (loads)", k.Name, c, found[1], found[2])
 		}
 		return out
