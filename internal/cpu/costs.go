@@ -21,9 +21,10 @@ type costs struct {
 	call, direct, packs, axpy, dot, blocked, phase, swap float64
 	// A line from the L2 cache; the additional times of one from the L3 cache and from memory.
 	fromL2, fromL3, fromMemory float64
-	// scatter is the additional time, relative to these, of lines that hardware does not prefetch.
-	// scatterMemory is a further one for lines from memory.
-	scatter, scatterMemory float64
+	// wait is the additional time, for each row of a tile, of a step that reads from another page
+	// than the one before it. Reads at up to as many places as streams, and of matrices of up to
+	// reach bytes, have none. fetched is the part of it that a prefetch saves.
+	wait, streams, reach, fetched float64
 	// written is the time of a line of C relative to one of A and B. inTiles and inRows are those of
 	// unpacked tiles and whole rows relative to packed tiles.
 	// stream is the time of a line that is written with non-temporal stores.
@@ -55,70 +56,84 @@ type costs struct {
 
 // cpuModel holds the costs of a CPU with the micro-kernels of each instruction set.
 type cpuModel struct {
-	name              string
-	avx2, avx512, amx *costs
+	name                          string
+	avx2, avx512, avx512bf16, amx *costs
 }
 
 // cpuModels lists the CPUs that were measured, each on one core of a virtual machine. Other CPUs
 // are taken for one of them.
 var cpuModels = []cpuModel{
-	{"zen4", &zen4AVX2, &zen4AVX512, nil},
-	{"xeon", &xeonAVX2, &xeonAVX512, &xeonAMX},
+	{"zen4", &zen4AVX2, &zen4AVX512, &zen4AVX512BF16, nil},
+	{"xeon", &xeonAVX2, &xeonAVX512, &xeonAVX512, &xeonAMX},
 }
 
 var zen4AVX2 = costs{
-	fma: 0.13, load: 0.162, latency: 1.23, store: 0.391, tile: 1.13, half: 0.909, embedded: 1, call: 9.1,
-	direct: 54.9, packs: 0.602, axpy: 170, dot: 112, blocked: 0.128, phase: 362, swap: 264, fromL2: 0.176,
-	fromL3: 0.355, fromMemory: 4.13, scatter: 0.0135, scatterMemory: 0.00789, written: 0.733, inTiles: 0.946,
-	inRows: 1.02, stream: 1.1, prefetched: 0.933, ragged: 0.362, tlb: 0.438, entries: 6.11, conflict: 0.00844,
-	zip: 0.0833, copyWord: 0.000546, copyRow: 2.45, zipCall: 33.4, copies: 0.0361, transpose: 0.152,
-	element: 0.683, widen: 0.1, update: 1.85, broadcast: 1.34, dots: 0.945, reduce: 1.88, reduceTall: 0.422,
-	rows: 0.857, exposed: 0.583, exposedDots: 0.37,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.38e+07,
+	fma: 0.1362, load: 0.1631, latency: 1.147, store: 0.3397, tile: 0.8026, half: 0.8756, embedded: 1.03,
+	call: 7.435, direct: 80.22, packs: 0.6468, axpy: 146.3, dot: 77.39, blocked: 0.1587, phase: 384.8, swap: 250,
+	fromL2: 0.1685, fromL3: 0.4254, fromMemory: 4.411, wait: 0.946, streams: 28.34, reach: 1.227e+07,
+	fetched: 0.3955, written: 0.8644, inTiles: 0.8046, inRows: 0.6942, stream: 1.522, prefetched: 0.9708,
+	ragged: 0.4552, tlb: 0.5728, entries: 6.326, conflict: 0.3784, zip: 0.08623, copyWord: 0.0007381,
+	copyRow: 2.667, zipCall: 31.07, copies: 0.04307, transpose: 0.1173, element: 0.6514, widen: 0.07977,
+	update: 2.067, broadcast: 1.425, dots: 1.131, reduce: 1.075, reduceTall: 0.4154, rows: 0.6743, exposed: 0.6089,
+	exposedDots: 0.5197,
+	l1:          32 << 10, l2: 1 << 20, l3: 1.498e+07,
 }
 
 var zen4AVX512 = costs{
-	fma: 0.2501, load: 0.3441, latency: 1.63, store: 0.4627, tile: 0.01457, half: 0.49, embedded: 0.7483,
-	call: 9.653, direct: 101.5, packs: 17.79, axpy: 291.1, dot: 158.9, blocked: 392.2, phase: 89.75, swap: 85.26,
-	fromL2: 0.2466, fromL3: 0.193, fromMemory: 3.463, scatter: 0.001158, scatterMemory: 0.007057, written: 1.253,
-	inTiles: 1.06, inRows: 0.7363, stream: 1.268, prefetched: 0.8633, ragged: 1.019, tlb: 0.2167, entries: 8.959,
-	conflict: 0.8688, zip: 0.08773, copyWord: 0.0006623, copyRow: 4.97, zipCall: 21.1, copies: 0.1978,
-	transpose: 0.2045, element: 1.134, widen: 0.0975, update: 1.42, broadcast: 1.175, dots: 0.5997,
-	reduce: 3.961, reduceTall: 0.746, rows: 0.8371, exposed: 0.5799, exposedDots: 0.6451,
-	l1: 32 << 10, l2: 1 << 20, l3: 2.353e+07,
+	fma: 0.2622, load: 0.3568, latency: 1.53, store: 0.4811, tile: 0.02461, half: 0.5124, embedded: 0.8002,
+	call: 9.352, direct: 75.53, packs: 38.95, axpy: 205.9, dot: 169.1, blocked: 396.3, phase: 99.51, swap: 136.7,
+	fromL2: 0.1857, fromL3: 0.2827, fromMemory: 3.907, wait: 1.119, streams: 34.55, reach: 1.238e+07,
+	fetched: 0.4986, written: 0.9259, inTiles: 1.147, inRows: 0.8921, stream: 1.509, prefetched: 0.8619,
+	ragged: 0.795, tlb: 0.2116, entries: 7.246, conflict: 0.6301, zip: 0.09142, copyWord: 0.0008168,
+	copyRow: 3.802, zipCall: 18.55, copies: 0.2981, transpose: 0.2138, element: 0.7727, widen: 0.1574,
+	update: 1.415, broadcast: 0.7322, dots: 1.062, reduce: 3.9, reduceTall: 0.4522, rows: 0.7632, exposed: 0.5976,
+	exposedDots: 0.5281,
+	l1:          32 << 10, l2: 1 << 20, l3: 1.738e+07,
+}
+
+var zen4AVX512BF16 = costs{
+	fma: 0.3123, load: 0.5346, latency: 7.337, store: 3.977, tile: 0.01041, half: 0.4927, embedded: 0.8089,
+	call: 40.1, direct: 84.15, packs: 720, axpy: 603.6, dot: 435.8, blocked: 1203, phase: 428.6, swap: 130.1,
+	fromL2: 0.01121, fromL3: 0.02748, fromMemory: 7.959, wait: 1.035, streams: 34.7, reach: 1.078e+07, fetched: 0.5,
+	written: 6.131, inTiles: 1.148, inRows: 0.8714, stream: 1.345, prefetched: 0.9851, ragged: 0.8606, tlb: 0.1991,
+	entries: 7.048, conflict: 0.6562, zip: 0.06834, copyWord: 0.0008063, copyRow: 13.3, zipCall: 156.4,
+	copies: 0.1767, transpose: 3.13, element: 2.138, widen: 0.09213, update: 1.956, broadcast: 1.378, dots: 0.3697,
+	reduce: 5.395, reduceTall: 0.6008, rows: 0.7554, exposed: 0.03785, exposedDots: 0.009897,
+	l1: 32 << 10, l2: 1 << 20, l3: 5.931e+06,
 }
 
 var xeonAVX2 = costs{
-	fma: 0.18, load: 0.159, latency: 1.42, store: 0.766, tile: 0.368, half: 0.822, embedded: 1, call: 6.82,
-	direct: 85.3, packs: 3.62, axpy: 197, dot: 161, blocked: 7.4, phase: 468, swap: 312, fromL2: 0.211,
-	fromL3: 1.02, fromMemory: 1.15, scatter: 0.00294, scatterMemory: 0.0572, written: 1.2, inTiles: 1.1,
-	inRows: 2.36, stream: 2.5, prefetched: 0.975, ragged: 0.568, tlb: 0.229, entries: 0.0577, conflict: 0.0769,
-	zip: 0.2, copyWord: 0.0718, copyRow: 2.34, zipCall: 40.3, copies: 0.375, transpose: 0.335, element: 0.796,
-	widen: 0.102, update: 2.27, broadcast: 1.86, dots: 0.952, reduce: 2.37, reduceTall: 0.674, rows: 0.836,
-	exposed: 0.741, exposedDots: 1.18,
-	l1: 48 << 10, l2: 2 << 20, l3: 3.32e+07,
+	fma: 0.1789, load: 0.1645, latency: 1.416, store: 0.8422, tile: 0.06314, half: 0.8785, embedded: 1.325,
+	call: 6.805, direct: 84.23, packs: 2.512, axpy: 215.7, dot: 219.7, blocked: 6.264, phase: 467.6, swap: 278.7,
+	fromL2: 0.2193, fromL3: 0.9471, fromMemory: 1.343, wait: 3.11, streams: 118.2, reach: 7.108e+06, fetched: 1.279,
+	written: 1.169, inTiles: 1.128, inRows: 2.583, stream: 2.325, prefetched: 1.256, ragged: 0.6034, tlb: 0.2457,
+	entries: 0.03808, conflict: 0.05333, zip: 0.1656, copyWord: 0.07396, copyRow: 2.381, zipCall: 40.96,
+	copies: 0.3036, transpose: 0.3339, element: 0.9062, widen: 0.09177, update: 2.267, broadcast: 1.808, dots: 1.09,
+	reduce: 1.963, reduceTall: 0.5732, rows: 0.8508, exposed: 0.7247, exposedDots: 1.275,
+	l1: 48 << 10, l2: 2 << 20, l3: 3.305e+07,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.149, load: 0.209, latency: 1.5, store: 0.803, tile: 0.0118, half: 0.77, embedded: 1, call: 11.6,
-	direct: 96.6, packs: 20.1, axpy: 162, dot: 158, blocked: 79.8, phase: 398, swap: 318, fromL2: 0.399,
-	fromL3: 0.532, fromMemory: 1, scatter: 0.00188, scatterMemory: 0.00399, written: 2.38, inTiles: 0.673,
-	inRows: 1.82, stream: 6.96, prefetched: 0.726, ragged: 1.22, tlb: 0.729, entries: 13.5, conflict: 0.957,
-	zip: 0.217, copyWord: 0.141, copyRow: 2.38, zipCall: 17.3, copies: 0.0115, transpose: 0.356, element: 1.33,
-	widen: 0.178, update: 2.61, broadcast: 1.25, dots: 1.37, reduce: 2.6, reduceTall: 0.755, rows: 0.551,
-	exposed: 0.566, exposedDots: 0.651,
-	l1: 48 << 10, l2: 2 << 20, l3: 2.57e+06,
+	fma: 0.1564, load: 0.2172, latency: 1.783, store: 0.7496, tile: 0.009656, half: 0.8333, embedded: 0.9434,
+	call: 11.95, direct: 91.75, packs: 15.89, axpy: 183.3, dot: 151.1, blocked: 42.86, phase: 384.7, swap: 265.7,
+	fromL2: 0.3994, fromL3: 0.5673, fromMemory: 1.074, wait: 7.374, streams: 65.22, reach: 2.851e+07,
+	fetched: 0.7733, written: 2.391, inTiles: 0.6689, inRows: 1.747, stream: 5.015, prefetched: 0.7421,
+	ragged: 1.226, tlb: 0.7383, entries: 13.57, conflict: 0.7463, zip: 0.2168, copyWord: 0.1265, copyRow: 2.819,
+	zipCall: 19.31, copies: 0.02357, transpose: 0.3725, element: 1.138, widen: 0.1836, update: 2.337,
+	broadcast: 1.367, dots: 1.373, reduce: 2.606, reduceTall: 0.692, rows: 0.5954, exposed: 0.5666,
+	exposedDots: 0.6342,
+	l1:          48 << 10, l2: 2 << 20, l3: 2.568e+06,
 }
 
 var xeonAMX = costs{
-	fma: 0.0428, load: 0.0999, latency: 2.65, store: 7.33, tile: 1.1, half: 1, embedded: 1, call: 96.6,
-	direct: 73, packs: 762, axpy: 863, dot: 494, blocked: 1.23, phase: 1.26e+03, swap: 459, fromL2: 0.00111,
-	fromL3: 0.000522, fromMemory: 0.717, scatter: 1.09, scatterMemory: 0.3, written: 40.7, inTiles: 1,
-	inRows: 1.12, stream: 2.5, prefetched: 1.08, ragged: 0.761, tlb: 0.248, entries: 9.05, conflict: 1.15,
-	zip: 0.3, copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431, transpose: 3.37, element: 1.98,
-	widen: 0.115, update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04, reduceTall: 1, rows: 1,
-	exposed: 0.16, exposedDots: 2.63,
-	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07,
+	fma: 0.0428, load: 0.0999, latency: 2.65, store: 7.33, tile: 1.1, half: 1, embedded: 1, call: 96.6, direct: 73,
+	packs: 762, axpy: 863, dot: 494, blocked: 1.23, phase: 1.26e+03, swap: 459, fromL2: 0.00111, fromL3: 0.000522,
+	fromMemory: 0.717, wait: 1, streams: 40, reach: 1.2e+07, fetched: 0.5, written: 40.7, inTiles: 1, inRows: 1.12,
+	stream: 2.5, prefetched: 1.08, ragged: 0.761, tlb: 0.248, entries: 9.05, conflict: 1.15, zip: 0.3,
+	copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431, transpose: 3.37, element: 1.98, widen: 0.115,
+	update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04, reduceTall: 1, rows: 1, exposed: 0.16,
+	exposedDots: 2.63,
+	l1:          48 << 10, l2: 2 << 20, l3: 1.01e+07,
 }
 
 // thisCPU returns the model of this CPU.
@@ -128,7 +143,7 @@ var thisCPU = sync.OnceValue(func() cpuModel {
 		m = cpuModels[len(cpuModels)-1]
 	}
 	n := host.L2Cache()
-	for _, c := range []**costs{&m.avx2, &m.avx512, &m.amx} {
+	for _, c := range []**costs{&m.avx2, &m.avx512, &m.avx512bf16, &m.amx} {
 		if *c == nil {
 			continue
 		}
@@ -141,7 +156,8 @@ var thisCPU = sync.OnceValue(func() cpuModel {
 	return m
 })
 
-// costsOfAVX2, costsOfAVX512 and costsOfAMX return the costs of micro-kernels on this CPU.
-func costsOfAVX2() *costs   { return thisCPU().avx2 }
-func costsOfAVX512() *costs { return thisCPU().avx512 }
-func costsOfAMX() *costs    { return thisCPU().amx }
+// costsOfAVX2 and the functions that follow it return the costs of micro-kernels on this CPU.
+func costsOfAVX2() *costs       { return thisCPU().avx2 }
+func costsOfAVX512() *costs     { return thisCPU().avx512 }
+func costsOfAVX512BF16() *costs { return thisCPU().avx512bf16 }
+func costsOfAMX() *costs        { return thisCPU().amx }

@@ -61,11 +61,12 @@ const (
 	nonTemporalBytes     = 8 << 20
 	nonTemporalRowsBytes = 24 << 20
 	nonTemporalRowBytes  = 2 << 10
-	// stripCols and stripDepth are the columns and rows of a strip of B. If C has up to axpyRows
+	// stripCols and stripDepth are the columns and rows of a strip of B. If C has up to stripThinRows
 	// rows, a strip is finished sooner and has stripDepthThin rows.
 	stripCols      = 2048
 	stripDepth     = 32
 	stripDepthThin = 16
+	stripThinRows  = 24
 	// copyCBytes is the size of the part of C that runs through all of K at once if B is copied.
 	copyCBytes = 256 << 10
 )
@@ -86,9 +87,7 @@ func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *ge
 	d.algorithm, d.onTile, d.threads = w.algorithm, pl.onTile, pl.Threads
 	d.mc, d.nc, d.depth = p.M, p.N, mk.kc
 	if w.algorithm == algoStrips {
-		if d.depth = stripDepth; p.M <= axpyRows {
-			d.depth = stripDepthThin
-		}
+		d.depth = depthOfStrips(p.M)
 	}
 	d.epilogue.prepare(p, b, mk)
 	if p.A().Trans {
@@ -146,6 +145,14 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 func hasRows(b *gemm.Layout, k int) bool { return !b.Trans || k == 1 && b.LD == 1 }
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
+
+// depthOfStrips returns the number of rows of a strip of B if C has the given number of rows.
+func depthOfStrips(rows int) int {
+	if rows <= stripThinRows {
+		return stripDepthThin
+	}
+	return stripDepth
+}
 
 // usesColumns reports whether one call computes several tiles of a column of C. It does not
 // prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
@@ -333,12 +340,19 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 
 // computeTiles computes a part of C tile by tile.
 func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
-	line := asm.Line / int(unsafe.Sizeof(d.alpha)) // elements
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
-	below := (i0 + rows) * d.rsa                 // the start of the rows of A below this tile
+	ahead := lookahead[T]{data: d.b}
+	if d.algorithm == algoStream {
+		ahead = d.rowsAhead(i0 + rows)
+	}
+	strips := d.algorithm == algoStrips && !d.columns
+	panels := d.k > smallK && !d.packs() && !d.columns && d.algorithm != algoStream && !strips
 	height := equalParts(rows, len(d.Direct), 1) // equal heights, without a tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
+		if strips {
+			ahead = d.stripAhead(p+k, kc, j0, cols)
+		}
 		for j := j0; j < j0+cols; j += d.NR {
 			n := min(d.NR, j0+cols-j)
 			var b *T
@@ -348,19 +362,8 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 			} else {
 				b = &d.b[p*d.ldb+j]
 			}
-			// While one panel of B is multiplied, prefetch the next one into L2: the first cache
-			// line of all its rows, then their second lines.
-			next, fetched, each := 0, 0, 0
-			if d.k > smallK && !d.packs() {
-				next, each = p*d.ldb+j, k/asm.DirectAhead
-				switch {
-				case j+d.NR < j0+cols:
-					next += d.NR
-				case p+k < d.k:
-					next = (p+k)*d.ldb + j0
-				default:
-					next = j0 + cols
-				}
+			if panels {
+				ahead = d.panelAhead(p, j, k, j0, j0+cols)
 			}
 			i, high := i0, height
 			if d.algorithm == algoCopy && n == d.NR {
@@ -380,20 +383,12 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				case d.algorithm == algoDeep && m <= len(d.Deep):
 					kernel = d.Deep[m-1]
 				}
-				ahead, apart := &d.b[min(next+fetched*d.ldb, len(d.b)-1)], d.ldb
-				switch {
-				case d.columns:
+				if d.columns {
 					tiles = min((i0+rows-i)/m, max(columnSteps/k, 1))
-					ahead, apart = b, 0
-				case d.algorithm == algoStream:
-					ahead, apart = &d.a[min(below, len(d.a)-1)], line
-					below += k / asm.DirectAhead * line
 				}
-				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, apart, d.ldc, n,
+				next, apart := ahead.take(k / asm.DirectAhead)
+				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], next, apart, d.ldc, n,
 					d.alpha, beta)
-				if fetched += each; fetched >= k {
-					next, fetched = next+line, 0
-				}
 				i += tiles * m
 			}
 		}

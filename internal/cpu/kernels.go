@@ -142,7 +142,7 @@ var kernels = []*Kernel{
 		Adds:        "bfloat16 only: 12×32 tiles, two products and their sum in one step of each 32 bits",
 		ISA:         "AVX-512 BF16",
 		isAvailable: func() bool { return asm.BF16AVX512.ISA.Supported },
-		f32: &microKernel[float32]{Kernels: asm.BF16AVX512, costs: costsOfAVX512, mc: 144, kc: 512, ms: 4096, ns: 4096,
+		f32: &microKernel[float32]{Kernels: asm.BF16AVX512, costs: costsOfAVX512BF16, mc: 144, kc: 512, ms: 4096, ns: 4096,
 			packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
 		onlyTypes: []dtype.Type{dtype.BF16}, slower: fmaBeatsBF16, flushes: true,
 	},

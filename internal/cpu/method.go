@@ -170,6 +170,7 @@ const (
 	deepMinK     = 64  // below it, adding the sums of an element takes longer than the gain
 	rowsMaxK     = 8   // steps of K that are added to whole rows of C
 	stripMaxRows = 128 // rows of a C whose strips stay in L2
+	stripMinCols = 256 // columns of a B whose rows are read in order
 	streamMaxN   = 64  // columns of a C whose tiles read A from end to end
 	streamMinK   = 32  // the least K for that: a tile prefetches lines every few steps
 )
@@ -208,7 +209,7 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 	if p.K > smallK && p.N >= mk.NR && p.M > mk.MR {
 		add(algoCopy)
 	}
-	if p.M <= stripMaxRows && p.K > 2*stripDepth && p.N >= stripCols/2 {
+	if p.M <= stripMaxRows && p.K > 2*stripDepth && p.N >= stripMinCols {
 		add(algoStrips)
 	}
 	w.packsB = true

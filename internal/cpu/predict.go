@@ -89,13 +89,14 @@ func (x *model) transposing(m, n float64) float64 {
 	return m * (x.transpose*(n-rest) + x.element*rest)
 }
 
-// scattered returns the time to read lines for the first time in short runs at k places in turn,
-// each on another page than the one before it if pages is 1. Hardware prefetches the lines of few
-// places.
-func (x *model) scattered(lines, k, pages float64) float64 {
-	pages *= beyond(k*pages, x.entries)
-	memory := lines * beyond(x.all, x.l3) * x.fromMemory
-	return x.far(lines, x.all)*(1+x.scatter*pages) + memory*x.scatterMemory*pages
+// scattered returns the time to read lines of a matrix of the given size for the first time, in a
+// short run for each step of a tile of h rows. The runs of k steps are at different places, on
+// different pages if pages is 1. Beyond a few places hardware does not prefetch, and in a large
+// matrix it does not hold the addresses of the pages. It then runs ahead by fewer steps the more
+// rows a tile has. The tiles themselves prefetch the fetched part of the lines.
+func (x *model) scattered(lines, k, steps, h, pages, bytes, fetched float64) float64 {
+	missing := max(1-x.fetched*fetched, 0) * pages * beyond(k*pages, x.streams) * beyond(bytes, x.reach)
+	return x.far(lines, x.all) + x.wait*steps*h*missing
 }
 
 // far returns the time to read lines of data that are read again after bytes of other data.
@@ -137,10 +138,7 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 	l.h = x.m / l.tiles
 	depth := float64(mk.kc)
 	if w.algorithm == algoStrips {
-		depth = stripDepth
-		if p.M <= axpyRows {
-			depth = stripDepthThin
-		}
+		depth = float64(depthOfStrips(p.M))
 	}
 	l.passes = math.Ceil(x.k / depth)
 	l.k = x.k / l.passes
@@ -156,7 +154,7 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
 	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, w.algorithm, edge)+x.call*calls
-	memory := x.readB(&l) + x.readA(&l)
+	memory, between := x.readB(&l)+x.readA(&l), x.all
 	switch {
 	case w.packsB:
 		start += x.packs
@@ -164,9 +162,9 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 	case w.algorithm == algoCopy:
 		compute += x.copies * x.b / lineBytes
 	case w.algorithm == algoStrips:
-		memory += l.passes * x.far(x.c/lineBytes, x.m*stripCols*x.elem)
+		between = (x.m + l.k) * min(x.n, stripCols) * x.elem
 	}
-	return start + x.overlap(compute, memory+x.inTiles*x.writing(x.c, l.passes))
+	return start + x.overlap(compute, memory+x.inTiles*(x.writing(1, x.all)+x.writing(l.passes-1, between)))
 }
 
 // predictEdge follows [direct.computeEdge].
@@ -230,19 +228,24 @@ func (x *model) vectors(columns float64) (whole, half float64) {
 // readB returns the time to read B: all of it once, then a panel for each further tile.
 func (x *model) readB(l *directLoops) float64 {
 	lines := x.b / lineBytes
-	again := (l.tiles - 1) * x.far(l.lines, l.panel+l.h*l.k*x.elem)
+	again := (l.tiles-1)*x.far(l.lines, l.panel+l.h*l.k*x.elem) + x.far(l.lines-lines, l.panel)
 	missed := x.tlb * x.k * l.panels * beyond(l.k*x.pagesB, x.entries) * x.pagesB // pages of a tile
+	fetched := lineBytes / asm.DirectAhead / (min(x.n, x.nr) * x.elem)            // of a panel, by a tile
 	switch {
 	case l.packsB: // packed, then read
 		return x.far(lines, x.b) + x.far(lines, x.all) + again
-	case l.algorithm == algoCopy:
-		return x.scattered(l.lines, l.k, x.pagesB) + missed + again
+	case l.algorithm == algoCopy: // the first tile does not prefetch
+		return x.scattered(lines, l.k, x.k*l.panels, l.h, x.pagesB, x.b, (l.tiles-1)*fetched) + missed + again
 	case l.algorithm == algoStrips:
-		return x.far(lines, x.all) + (l.tiles-1)*x.far(lines, stripCols*l.k*x.elem)
+		time := x.far(lines, x.all) + (l.tiles-1)*x.far(lines, stripCols*l.k*x.elem)
+		if x.conflictB {
+			time += x.conflict * lines * l.tiles
+		}
+		return time
 	case l.algorithm == algoStream:
 		return l.tiles * x.far(l.lines, x.b)
 	}
-	return x.scattered(l.lines, l.k, x.pagesB) + l.tiles*missed + again
+	return x.scattered(lines, l.k, x.k*l.panels, l.h, x.pagesB, x.b, l.tiles*fetched) + l.tiles*missed + again
 }
 
 // readA returns the time to read A: all of it once, then again for each further panel.
@@ -256,7 +259,7 @@ func (x *model) readA(l *directLoops) float64 {
 	case x.transA:
 		lines = x.k * l.tiles * (l.h*x.elem/lineBytes + x.ragged)
 		missed = x.tlb * x.k * l.panels * l.tiles * beyond(l.k*x.pagesA, x.entries) * x.pagesA
-		first = x.scattered(lines, l.k, x.pagesA)
+		first = x.scattered(x.a/lineBytes, l.k, x.k*l.tiles, l.h, x.pagesA, x.a, 0)
 	case x.conflictA:
 		between = max(between, l.h*pageBytes)
 		missed = x.conflict * lines * l.panels
@@ -267,9 +270,10 @@ func (x *model) readA(l *directLoops) float64 {
 	return first + missed + (l.panels-1)*x.far(lines, between)
 }
 
-// writing returns the time of reading and writing C in the given number of passes.
-func (x *model) writing(bytes, passes float64) float64 {
-	return x.written * passes * x.far(bytes/lineBytes, x.all)
+// writing returns the time of reading and writing C in the given number of passes, each after bytes
+// of other data.
+func (x *model) writing(passes, bytes float64) float64 {
+	return x.written * passes * x.far(x.c/lineBytes, bytes)
 }
 
 // packing returns the time of packing an operand of rows x along K, into panels of r.
@@ -288,7 +292,7 @@ func (x *model) packing(k, n, r float64, alongK bool) float64 {
 // predictRows follows [direct.computeRows].
 func (mk *microKernel[T]) predictRows(x *model, p *gemm.Problem, w method) float64 {
 	rows, steps := float64(int(1)<<(len(mk.Update)-1)), 0.0
-	writing := x.inRows * x.writing(x.c, 1)
+	writing := x.inRows * x.writing(1, x.all)
 	nonTemporal := mk.passesCache(p, algoRows)
 	if nonTemporal {
 		rows, writing = 1, x.stream*x.c/lineBytes
@@ -339,7 +343,7 @@ func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
 		compute += x.transposing(m, n)
 		start += x.packs
 	}
-	return start + x.overlap(compute, memory+x.writing(x.c, 1))
+	return start + x.overlap(compute, memory+x.writing(1, x.all))
 }
 
 // predictDot follows [dots].
@@ -375,7 +379,7 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	between := (s + h) * row // bytes until y is read again
 	memory := x.far(large/lineBytes, x.all) + tiles*x.far(small/lineBytes, between)
 	memory += (groups - 1) * x.far(large/lineBytes, h*row)
-	memory += x.writing(x.c, passes)
+	memory += x.writing(passes, x.all)
 	return x.dot + max(compute, memory) + x.exposedDots*min(compute, memory)
 }
 
@@ -405,5 +409,5 @@ func (mk *microKernel[T]) predictBlocked(x *model, w method) float64 {
 			memory += x.conflict * linesA * panels
 		}
 	}
-	return start + x.overlap(compute, memory+x.writing(x.c, passes))
+	return start + x.overlap(compute, memory+x.writing(passes, x.all))
 }

@@ -134,7 +134,7 @@ func costsOf(t *testing.T, name string) (*Kernel, *costs) {
 			continue
 		}
 		kernel, _, _ := strings.Cut(rest, "-")
-		costs := map[string]*costs{"avx2": m.avx2, "avx512": m.avx512, "avx512bf16": m.avx512, "amx": m.amx}[kernel]
+		costs := map[string]*costs{"avx2": m.avx2, "avx512": m.avx512, "avx512bf16": m.avx512bf16, "amx": m.amx}[kernel]
 		if i, err := find(kernel); err == nil && costs != nil {
 			return kernels[i], costs
 		}

@@ -16,8 +16,8 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestAssembles checks that NVIDIA's ptxas assembles the PTX of every kernel and keeps its values in
-// registers.
+// TestAssembles checks that NVIDIA's ptxas assembles the PTX of every kernel and keeps its values
+// in registers.
 func TestAssembles(t *testing.T) {
 	assemble := ptxas.Sampler(t)
 	var assembled sync.Map

@@ -1,0 +1,59 @@
+package cpu
+
+import (
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/cpu/asm"
+)
+
+// lookahead yields the cache lines that micro-kernels prefetch into L2 while they multiply: runs of
+// equally spaced lines. After the last run it yields one line again and again.
+type lookahead[T scalar] struct {
+	data       []T
+	run, at    int // the start of the run in data, and the next line relative to it
+	apart, end int // elements between lines, and in a run
+	next, last int // elements between the starts of runs, and the end of the last one
+}
+
+// take returns the first of the next n lines and the distance between them.
+func (l *lookahead[T]) take(n int) (first *T, apart int) {
+	first = &l.data[min(l.run+l.at, len(l.data)-1)]
+	if l.run >= l.last {
+		return first, 0
+	}
+	if l.at += n * l.apart; l.at >= l.end {
+		l.run, l.at = l.run+l.next, 0
+	}
+	return first, l.apart
+}
+
+// rowsAhead is the lookahead of a task that reads the rows of A below it, from row i on.
+func (d *direct[T]) rowsAhead(i int) lookahead[T] {
+	return lookahead[T]{data: d.a, run: i * d.rsa, apart: dtype.Of[T]().Elements(asm.Line), end: math.MaxInt,
+		last: math.MaxInt}
+}
+
+// stripAhead is the lookahead of a strip of B, of k rows from row p on in the task's columns.
+// Memory delivers the lines of a row fastest in their order, and hardware fetches the other line of
+// each pair.
+func (d *direct[T]) stripAhead(p, k, j0, cols int) lookahead[T] {
+	const pair = 2 * asm.Line
+	return lookahead[T]{data: d.b, run: p*d.ldb + j0, apart: dtype.Of[T]().Elements(pair), end: cols, next: d.ldb,
+		last: (p + k) * d.ldb}
+}
+
+// panelAhead is the lookahead of the panel of B that follows the one at (p, j), of k steps. It has
+// the first cache line of all rows, then their second lines. The task's columns are j0 to jEnd-1.
+func (d *direct[T]) panelAhead(p, j, k, j0, jEnd int) lookahead[T] {
+	l := lookahead[T]{data: d.b, run: p*d.ldb + j + d.NR, apart: d.ldb, end: k * d.ldb,
+		next: dtype.Of[T]().Elements(asm.Line), last: math.MaxInt}
+	switch {
+	case j+d.NR < jEnd:
+	case p+k < d.k:
+		l.run = (p+k)*d.ldb + j0
+	default:
+		l.run = jEnd
+	}
+	return l
+}
