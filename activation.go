@@ -24,7 +24,7 @@ var activations = [...]gemm.Activation{ReLU: gemm.ActReLU, GELU: gemm.ActGELU, G
 func WithActivation(a Activation) Option {
 	return func(c *config) {
 		if int(a) >= len(activations) {
-			c.fail(fmt.Errorf("%w: activation %d", ErrUnsupported, a))
+			c.fail(fmt.Errorf("%w: %v", ErrUnsupported, a))
 			return
 		}
 		c.epilogue.Activation = activations[a]

@@ -56,12 +56,15 @@ func (v deviceView) resident() resident.Matrix {
 // onTeam returns a matrix of several ranks as package team takes it.
 func (v deviceView) onTeam() team.Matrix { return team.Matrix{Memory: v.team, Layout: v.layout} }
 
-// device returns the device that stores the matrix.
+// device returns the device that stores the matrix, or nil for a zero matrix.
 func (v deviceView) device() *Device {
-	if v.team != nil {
+	switch {
+	case v.team != nil:
 		return &Device{t: v.team.Team()}
+	case v.memory != nil:
+		return &Device{d: v.memory.Device()}
 	}
-	return &Device{d: v.memory.Device()}
+	return nil
 }
 
 // by returns the way in which the matrix is divided.

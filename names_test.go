@@ -11,10 +11,10 @@ import (
 )
 
 // TestExportedNames bounds the number of exported identifiers and methods of this package, so that
-// a new one has to replace another. Fields are not counted, and a method of an embedded type counts
-// once.
+// a new one has to replace another. Fields and String are not counted, and a method of an embedded
+// type counts once.
 func TestExportedNames(t *testing.T) {
-	const limit = 95
+	const limit = 92
 	names := exportedNames(t)
 	if len(names) > limit {
 		t.Errorf("%d exported names, want at most %d: %s", len(names), limit, strings.Join(names, " "))
@@ -138,7 +138,7 @@ func exportedNames(t *testing.T) (names []string) {
 	for _, file := range sources(t) {
 		for _, d := range file.Decls {
 			for _, id := range declared(d) {
-				if id.IsExported() {
+				if id.IsExported() && id.Name != "String" { // which a user calls through package fmt
 					names = append(names, id.Name)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"tilework/dtype"
+	"tilework/internal/split"
 )
 
 // A matrix with more than maxShown rows prints its first and last edgeShown, and so for columns.
@@ -79,11 +80,70 @@ func invalid(t dtype.Type, err error) string { return fmt.Sprintf("invalid %v ma
 // nothing.
 func (m DeviceMatrix[T]) String() string {
 	t := dtype.Of[T]()
-	switch {
-	case m.err != nil:
+	if m.err != nil {
 		return invalid(t, m.err)
-	case m.memory == nil:
-		return fmt.Sprintf("0×0 %v matrix on no device", t)
 	}
-	return fmt.Sprintf("%d×%d %v matrix on %v", m.Rows(), m.Cols(), t, m.memory.Device())
+	return fmt.Sprintf("%d×%d %v matrix on %v", m.Rows(), m.Cols(), t, m.device())
+}
+
+// String returns the number of matrices, their shape, the type and the device, or the error of the
+// batch. It downloads nothing.
+func (b DeviceBatch[T]) String() string {
+	t := dtype.Of[T]()
+	if b.err != nil {
+		return invalid(t, b.err)
+	}
+	return fmt.Sprintf("%d matrices of %d×%d %v on %v", b.count, b.Rows(), b.Cols(), t, b.device())
+}
+
+// String returns the shape and the type, or the error of the matrix.
+func (m PackedMatrix[T]) String() string {
+	t := dtype.Of[T]()
+	if m.err != nil {
+		return invalid(t, m.err)
+	}
+	return fmt.Sprintf("%d×%d %v matrix, packed", m.Rows(), m.Cols(), t)
+}
+
+// String returns the name by which the device was opened, such as "gpu:0,1", the rank if there are
+// several, and the division of new matrices unless it is by rows.
+func (d *Device) String() string {
+	if d.check() != nil {
+		return "no device"
+	}
+	name := fmt.Stringer(d.d)
+	if d.t != nil {
+		name = d.t
+	}
+	if d.by == split.Rows {
+		return name.String()
+	}
+	return fmt.Sprintf("%v, new matrices %v", name, d.by)
+}
+
+// String returns the name of the activation, as the flag --activation of the command takes it.
+func (a Activation) String() string {
+	if int(a) >= len(activations) {
+		return fmt.Sprintf("activation %d", uint8(a))
+	}
+	return activations[a].String()
+}
+
+// String returns the name of the precision, as the flag --precision of the command takes it.
+func (p Precision) String() string {
+	if int(p) >= len(precisions) {
+		return fmt.Sprintf("precision %d", uint8(p))
+	}
+	return precisions[p].String()
+}
+
+// String returns a short text without the function's code.
+func (f *DeviceFunc) String() string {
+	switch {
+	case f == nil:
+		return "no device function"
+	case f.f.Reads():
+		return "device function that reads data"
+	}
+	return "device function"
 }

@@ -8,6 +8,8 @@ import (
 
 	"tilework"
 	"tilework/dtype"
+	"tilework/ptx/build"
+	"tilework/ranks"
 )
 
 func ExampleMatrix_String() {
@@ -62,6 +64,85 @@ func TestMatrixString(t *testing.T) {
 	} {
 		if got := c.m.String(); got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
+		}
+	}
+}
+
+// TestPublicStrings prints a value of each public type that hides its fields. None may print an
+// address.
+func TestPublicStrings(t *testing.T) {
+	ctx := t.Context()
+	open := func(name string) *tilework.Device {
+		d, err := tilework.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		return d
+	}
+	d, two := open("emu"), open("emu:h200,h200")
+	batch, err := tilework.NewDeviceBatch[float32](d, 2, 3, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := tilework.Pack(ctx, tilework.New[float32](3, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := ranks.Join(ctx, ranks.Config{Size: 1, Secret: []byte("secret")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	rank, err := tilework.OpenRanks(ctx, g, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rank.Close()
+	onRank, err := tilework.NewDeviceMatrix[float32](rank, 2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg { return e.Value })
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg {
+		return k.Mul(e.Value, e.Data.At(e.Col).Load())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		v    fmt.Stringer
+		want string
+	}{
+		{d, "emu"},
+		{two, "emu:h200,h200"},
+		{two.ByColumns(), "emu:h200,h200, new matrices split by columns"},
+		{two.OnEach(), "emu:h200,h200, new matrices whole on each"},
+		{(*tilework.Device)(nil), "no device"},
+		{&tilework.Device{}, "no device"},
+		{rank, "cpu of rank 0 of 1"},
+		{onRank, "2×3 float32 matrix on cpu of rank 0 of 1"},
+		{batch, "2 matrices of 3×4 float32 on emu"},
+		{batch.T(), "2 matrices of 4×3 float32 on emu"},
+		{tilework.DeviceBatch[int8]{}, "0 matrices of 0×0 int8 on no device"},
+		{packed, "3×4 float32 matrix, packed"},
+		{g, "rank 0 of 1"},
+		{(*ranks.Group)(nil), "no group"},
+		{plain, "device function"},
+		{reads, "device function that reads data"},
+		{(*tilework.DeviceFunc)(nil), "no device function"},
+		{tilework.Activation(0), "none"},
+		{tilework.GELUTanh, "gelu-tanh"},
+		{tilework.Activation(9), "activation 9"},
+		{tilework.Precision(0), "native"},
+		{tilework.F32x3, "f32x3"},
+		{tilework.Precision(9), "precision 9"},
+	} {
+		if got := fmt.Sprint(c.v); got != c.want {
+			t.Errorf("%T prints %q, want %q", c.v, got, c.want)
 		}
 	}
 }

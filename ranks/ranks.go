@@ -110,6 +110,14 @@ func (g *Group) findLocalRank(ctx context.Context) error {
 	return nil
 }
 
+// String returns a text of the form "rank 1 of 4".
+func (g *Group) String() string {
+	if g == nil {
+		return "no group"
+	}
+	return fmt.Sprintf("rank %d of %d", g.Rank(), g.Size())
+}
+
 // Rank returns the number of this rank, from 0 on.
 func (g *Group) Rank() int { return g.config.Rank }
 

@@ -64,6 +64,11 @@ type Team struct {
 	divisions map[divisionKey]*division
 }
 
+// String returns a text of the form "gpu:0 of rank 1 of 4".
+func (t *Team) String() string {
+	return fmt.Sprintf("%v of rank %d of %d", t.name, t.group.Rank(), t.group.Size())
+}
+
 // member describes the device of a rank to the others.
 type member struct {
 	Kind   string
