@@ -322,7 +322,7 @@ func TestUsageErrors(t *testing.T) {
 		{"occupancy --threads 256 --gpu h200 --sm-blocks 3", 2, "exclude each other"},
 		{"occupancy --threads 256 --smem 2GB --gpu h200", 2, "2,147,483,648 bytes of shared memory: want at most"},
 		{"occupancy --threads 256 --smem 2QB --gpu h200", 2, "--smem 2QB: want bytes"},
-		{"scaling --gpu sm_90", 2, "--gpu sm_90: an architecture, want one of t4"},
+		{"scaling --gpu sm_90", 2, `--gpu: unknown GPU "sm_90": want one of t4`},
 		{"scaling --gpu h300", 2, `unknown GPU "h300"`},
 		{"scaling --hosts 0", 2, "--hosts: size 0: want at least 1"},
 		{"scaling --gpus 1,x", 2, "--gpus: "},

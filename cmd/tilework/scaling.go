@@ -93,7 +93,7 @@ type scalingRow struct {
 
 // model returns the GPU model, and sets --peer to its rate if the flag is not given.
 func (f *scalingFlags) model(c *cobra.Command) (*model.Model, error) {
-	gpu, err := model.Lookup(f.gpu)
+	gpu, err := model.LookupGPU(f.gpu)
 	if err != nil {
 		return nil, fmt.Errorf("--gpu: %w", err)
 	}
@@ -101,8 +101,6 @@ func (f *scalingFlags) model(c *cobra.Command) (*model.Model, error) {
 		f.peer = gpu.PeerBandwidth / 1e9
 	}
 	switch {
-	case gpu.Generic():
-		err = fmt.Errorf("--gpu %s: an architecture, want one of %s", f.gpu, strings.Join(model.Names(), ", "))
 	case f.peer == 0 && !c.Flags().Changed("peer"):
 		err = fmt.Errorf("--gpu %s: no known rate of copies between these GPUs, want --peer, such as --peer 20", f.gpu)
 	case !(f.peer > 0):

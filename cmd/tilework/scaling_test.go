@@ -56,6 +56,21 @@ func TestScalingPage(t *testing.T) {
 	}
 }
 
+// TestScalingGPUs checks that the error of an unknown GPU lists only names that --gpu accepts.
+func TestScalingGPUs(t *testing.T) {
+	_, stderr, _ := run(t.Context(), "scaling", "--gpu", "none")
+	_, list, _ := strings.Cut(strings.TrimSpace(stderr), "want one of ")
+	known := strings.Split(list, ", ")
+	if len(known) < 2 {
+		t.Fatalf("no list of GPUs in %q", stderr)
+	}
+	for _, gpu := range known {
+		if _, stderr, code := run(t.Context(), "scaling", "--gpu", gpu, "--peer", "20"); code != 0 {
+			t.Errorf("--gpu %s: exit code %d: %s", gpu, code, stderr)
+		}
+	}
+}
+
 // TestScalingMemory checks the note about products that do not fit the GPUs.
 func TestScalingMemory(t *testing.T) {
 	_, stderr, code := run(t.Context(), strings.Fields("scaling --sizes 1000000 --hosts 2,128")...)

@@ -122,10 +122,33 @@ func LookupNames() []string {
 	return all
 }
 
-// Lookup finds a GPU by its name in the table ("h200"), by the driver's name ("NVIDIA H200"), or by
-// an architecture ("sm_90", "sm_90a"). It ignores case. A name that matches several GPUs is an
-// error that lists them.
+// Lookup finds a GPU as LookupGPU does, or by an architecture ("sm_90", "sm_90a").
 func Lookup(name string) (*Model, error) {
+	m, err := find(name)
+	if m != nil || err != nil {
+		return m, err
+	}
+	target := strings.ToLower(name)
+	for _, a := range arches {
+		if known := a.String(); strings.TrimRight(target, "af") == known && len(target) <= len(known)+1 {
+			return &Model{Name: known, Arch: a}, nil
+		}
+	}
+	return nil, names.Unknown("GPU", name, LookupNames())
+}
+
+// LookupGPU finds a GPU by its name in the table ("h200") or by the driver's name ("NVIDIA H200").
+// It ignores case. A name that matches several GPUs is an error that lists them.
+func LookupGPU(name string) (*Model, error) {
+	m, err := find(name)
+	if m == nil && err == nil {
+		err = names.Unknown("GPU", name, Names())
+	}
+	return m, err
+}
+
+// find returns the GPU that LookupGPU finds, or nil for an unknown name.
+func find(name string) (*Model, error) {
 	var similar []string
 	for i := range models {
 		m := &models[i]
@@ -139,11 +162,5 @@ func Lookup(name string) (*Model, error) {
 	if similar != nil {
 		return nil, fmt.Errorf("GPU %q is ambiguous: want one of %s", name, strings.Join(similar, ", "))
 	}
-	target := strings.ToLower(name)
-	for _, a := range arches {
-		if known := a.String(); strings.TrimRight(target, "af") == known && len(target) <= len(known)+1 {
-			return &Model{Name: known, Arch: a}, nil
-		}
-	}
-	return nil, names.Unknown("GPU", name, LookupNames())
+	return nil, nil
 }
