@@ -47,7 +47,7 @@ func benchCommand() *cobra.Command { return newBenchCommand(new(benchFlags)) }
 func newBenchCommand(f *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure kernels, and compare them with other libraries in the same run",
+		Short: "Measure kernels beside other libraries in the same run",
 		Long: `bench measures the speed of kernels. With --peers it measures other libraries too, in rounds
 that alternate between the kernels and the peers. Results are checked against a float64
 reference before and after the timing. A wrong result gets no time and exit code 1.
@@ -99,49 +99,49 @@ records. It refuses a file from another machine or another version of tilework.`
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.preset, "preset", "", "the series of measurements to run: "+strings.Join(presetNames(), ", "))
+	fl.StringVar(&f.preset, "preset", "", "the `SERIES` of measurements to run: "+strings.Join(presetNames(), ", "))
 	fl.StringVar(&f.kernels, "kernels", "",
-		"comma-separated kernels to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for "+
+		"comma-separated `KERNELS` to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for "+
 			"the kernel that mul would choose; none (default: auto)")
 	f.productFlags.declare(c, " (default: 64,256,1024, on an emulated GPU 64,256)", bench.Suites())
-	fl.IntVar(&f.count, "count", 100, "number of products of --suite random")
+	fl.IntVar(&f.count, "count", 100, "the `NUMBER` of products of --suite random")
 	fl.StringVar(&f.device, "device", "cpu",
-		"where to measure: cpu, gpu or gpu:N; several GPUs, gpu:0,1 or gpu:all, beside the first of them; emu or emu:MODEL "+
-			"counts instead")
-	fl.StringVar(&f.peers, "peers", "", "comma-separated libraries to compare with, or all for every installed library")
-	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: load the peer NAME from FILE")
-	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads of kernels and peers (default: all cores)")
+		"the `DEVICE` that computes: cpu, gpu or gpu:N; several GPUs, gpu:0,1 or gpu:all, beside the first of them; "+
+			"emu or emu:MODEL counts instead")
+	fl.StringVar(&f.peers, "peers", "", "comma-separated `LIBRARIES` to compare with, or all for every installed library")
+	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "`NAME=FILE`: load the peer NAME from FILE")
+	fl.IntVar(&f.threads, "threads", 0, "maximum `NUMBER` of threads of kernels and peers (default: all cores)")
 	fl.BoolVar(&f.packed, "packed", false, "on the CPU: also measure each kernel with a prepacked B")
-	fl.IntVar(&f.batch, "batch", 1, "on a GPU: number of products of each shape, computed in one launch")
+	fl.IntVar(&f.batch, "batch", 1, "on a GPU: the `NUMBER` of products of each shape, computed in one launch")
 	fl.StringVar(&f.groups, "groups", "",
-		"on a GPU: split the M rows into this number of equal groups, each multiplied by its own B, in one launch; a "+
+		"on a GPU: split the M rows into this `NUMBER` of equal groups, each multiplied by its own B, in one launch; a "+
 			"list such as 4,2,1,1 gives the groups' shares of the rows")
 	fl.StringVar(&f.epilogues, "epilogue", "",
-		"operations on each element of C, such as bias-col+gelu; a comma separates several epilogues to measure; the "+
+		"`OPERATIONS` on each element of C, such as bias-col+gelu; a comma separates several epilogues to measure; the "+
 			"operations are "+strings.Join(gemm.EpilogueParts(), ", ")+" (default: none)")
 	fl.StringVar(&f.scales, "block-scales", "",
-		"for 8-bit floats: block scales of A and B, such as "+scalesExample+", or none; a comma separates several to "+
+		"for 8-bit floats: block `SCALES` of A and B, such as "+scalesExample+", or none; a comma separates several to "+
 			"measure (default: none)")
-	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the usual one for A and B)")
+	fl.StringVar(&f.outType, "out-dtype", "", "element `TYPE` of C (default: the usual one for A and B)")
 	fl.BoolVar(&f.transfers, "transfers", false,
 		"on a GPU: start from host memory, and time the copies to the GPU and back")
 	fl.StringVar(&f.gpuMemory, "gpu-memory", "",
-		"with --transfers: also measure each kernel with at most this GPU memory for the matrices, such as 16GiB; a comma "+
-			"separates several amounts")
+		"with --transfers: also measure each kernel with at most these `BYTES` of GPU memory for the matrices, such as "+
+			"16GiB; a comma separates several amounts")
 	f.cold.addTo(fl, "cold", "read the operands from memory instead of the cache (default: on a GPU only)")
-	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "minimum time to measure each kernel and peer")
+	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "minimum `TIME` to measure each kernel and peer")
 	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second,
-		"maximum time to measure each kernel and peer; a single longer product still completes")
+		"maximum `TIME` to measure each kernel and peer; a single longer product still completes")
 	fl.DurationVar(&f.warmup, "warmup", 0,
-		"time to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
+		"`TIME` to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
 	fl.DurationVar(&f.energy, "energy", 0,
-		"on a GPU: also run each kernel and peer alone for this time, such as 2s, and report the energy of a product")
+		"on a GPU: also run each kernel and peer alone for this `TIME`, such as 2s, and report the energy of a product")
 	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.BoolVar(&f.choice, "choice", false,
 		"measure the kernel that mul would choose beside its other candidates, and report the loss")
-	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands and of --suite random")
-	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, as JSON Lines")
-	fl.StringVar(&f.resume, "resume", "", "continue this file of records: measure what it lacks, on the same machine")
+	fl.Uint64Var(&f.seed, "seed", 1, "the `SEED` of the random operands and of --suite random")
+	fl.StringVarP(&f.out, "out", "o", "", "write the records to this `FILE` as well, as JSON Lines")
+	fl.StringVar(&f.resume, "resume", "", "continue this `FILE` of records: measure what it lacks, on the same machine")
 	forceFlag(c, &f.force)
 	exclusive(c, "out", "resume")
 	exclusive(c, "batch", "groups")

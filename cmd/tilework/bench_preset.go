@@ -8,6 +8,7 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/names"
+	"tilework/internal/table"
 )
 
 // preset is a named series of measurements.
@@ -42,7 +43,7 @@ var presets = []preset{
 		{"loads, sectors and bank conflicts of GPU kernels, counted by the emulator",
 			"--device emu --kernels " + rungs + " --sizes 64"},
 	}},
-	{"study", "the study of a textbook, from the simple loop to tensor cores and cuBLAS", []part{
+	{"study", "a textbook's study, from the simple loop to tensor cores and cuBLAS", []part{
 		// The sizes end at 1024, which can take 8 s. The size 2048 would take most of the study's
 		// time.
 		{"the textbook loop on one thread",
@@ -75,7 +76,9 @@ func presetHelp() string {
 	for _, p := range presets {
 		fmt.Fprintf(&b, "  %-6s %s:\n", p.name, p.about)
 		for _, part := range p.parts {
-			fmt.Fprintf(&b, "         - %s\n", part.about)
+			const indent = "         "
+			about := strings.ReplaceAll(table.Fold(part.about, helpWidth-len(indent)-2), "\n", "\n  "+indent)
+			fmt.Fprintf(&b, "%s- %s\n", indent, about)
 		}
 	}
 	return strings.TrimRight(b.String(), "\n")

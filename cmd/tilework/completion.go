@@ -38,10 +38,10 @@ func completionCommand() *cobra.Command {
 		Short: "Print the completion script for a shell",
 		Long: `completion prints a script that makes a shell complete tilework's commands, flags and values.
 SHELL is one of ` + strings.Join(shellNames(), ", ") + `. Load the script in your shell's startup file.`,
-		Example: `  source <(tilework completion bash)                              in ~/.bashrc
-  source <(tilework completion zsh)                               in ~/.zshrc, after compinit
-  tilework completion fish | source                               in ~/.config/fish/config.fish
-  tilework completion powershell | Out-String | Invoke-Expression in $PROFILE`,
+		Example: `  ~/.bashrc:                   source <(tilework completion bash)
+  ~/.zshrc, after compinit:    source <(tilework completion zsh)
+  ~/.config/fish/config.fish:  tilework completion fish | source
+  $PROFILE of PowerShell:      tilework completion powershell | Out-String | iex`,
 		ValidArgs: shellNames(),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -37,17 +37,20 @@ func emulateCommand() *cobra.Command {
 	var f emulateFlags
 	c := &cobra.Command{
 		Use:   "emulate FILE.ptx",
-		Short: "Run a kernel from a PTX file on the emulator, and check it for races and other faults",
+		Short: "Run a kernel from a PTX file on the emulator, and find its faults",
 		Long: `emulate runs a kernel from a PTX file on the CPU. The PTX may come from nvcc -ptx or any other
 tool. Checkers observe the run. Each finding is printed with its line in the PTX file and in
 the source code. An error is a fault of the kernel, and the exit code is then 1:
-  race      two threads access the same bytes without synchronization, and one of them writes
-  barrier   threads skip a barrier that others wait at (__syncthreads() in a branch, or in a
-            loop with a different number of iterations), reach it at different lines, or
-            wait forever
-  bounds    an access is misaligned, or outside the memory allocated for the kernel
-  uninit    a branch, an address or a store depends on an undefined value: of a register or
-            memory that was not written, or of a lane that does not take part in a shuffle
+  race      two threads access the same bytes without synchronization, and one
+            of them writes
+  barrier   threads skip a barrier that others wait at (__syncthreads() in a
+            branch, or in a loop with a different number of iterations), reach
+            it at different lines, or wait forever
+  bounds    an access is misaligned, or outside the memory allocated for the
+            kernel
+  uninit    a branch, an address or a store depends on an undefined value: of a
+            register or memory that was not written, or of a lane that does not
+            take part in a shuffle
 Advice is about code that may be correct:
   barrier   threads return before a barrier that others reach
   banks     bank conflicts in shared memory
@@ -55,29 +58,38 @@ Advice is about code that may be correct:
 
 Each --arg is one argument of the kernel. A missing or wrong one is an error that lists what the
 kernel takes.
-  A.npy                 a pointer to a copy of the matrix in the file; an .npy file can have any
-                        number of dimensions, and its elements keep their type
-  out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, which is written to C.npy at
-                        the end; no other argument may name this file. In an .npy file, the
-                        output can have 1 to 5 dimensions and any integer type: out:u64:1000:C.npy
-  inout:A.npy:B.npy     a pointer to a copy of A.npy, which is written to B.npy at the end
-  struct:u32:64,A.npy   a structure by value; its fields are numbers and pointers as above,
-                        each aligned to its size
-  tensor:BOX:S:ARG      a tensor map of the matrix or array of ARG, which is one of the above, with
-                        a box of as many dimensions, such as 64x64, and a swizzle of S bytes (0, 32,
-                        64 or 128); a box of 64x64/2x1 has every second row, and with 128,nan
-                        for S the elements outside of the tensor are NaNs; with 0,slices the last
-                        dimension of ARG is a slice of 16 or 32 bytes, as in NC/8HWC8, and the
-                        box has one dimension fewer; a box of
-                        64x32@-1x-1@-1x-1 is 64 pixels of 32 channels in im2col mode, with the
-                        lower and the upper corner of the filter's positions
-  scratch:f32:1000      a pointer to memory that is written to no file; 1 to 5 dimensions
-  u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
+  A.npy                 a pointer to a copy of the matrix in the file; an .npy
+                        file can have any number of dimensions, and its elements
+                        keep their type
+  out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, which is written
+                        to C.npy at the end; no other argument may name this
+                        file. In an .npy file, the output can have 1 to 5
+                        dimensions and any integer type: out:u64:1000:C.npy
+  inout:A.npy:B.npy     a pointer to a copy of A.npy, which is written to B.npy
+                        at the end
+  struct:u32:64,A.npy   a structure by value; its fields are numbers and
+                        pointers as above, each aligned to its size
+  tensor:BOX:S:ARG      a tensor map of the matrix or array of ARG, which is one
+                        of the above, with a box of as many dimensions, such as
+                        64x64, and a swizzle of S bytes (0, 32, 64 or 128); a
+                        box of 64x64/2x1 has every second row, and with 128,nan
+                        for S the elements outside of the tensor are NaNs; with
+                        0,slices the last dimension of ARG is a slice of 16 or
+                        32 bytes, as in NC/8HWC8, and the box has one dimension
+                        fewer; a box of 64x32@-1x-1@-1x-1 is 64 pixels of 32
+                        channels in im2col mode, with the lower and the upper
+                        corner of the filter's positions
+  scratch:f32:1000      a pointer to memory that is written to no file; 1 to 5
+                        dimensions
+  u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and
+                        f64
 
 --script runs several launches, one after the other, from a JSON file:
-  {"memory": {"x": "a.npy", "sums": "scratch:f32:512", "y": "out:f32:256x512:y.npy"},
+  {"memory": {"x": "a.npy", "sums": "scratch:f32:512",
+              "y": "out:f32:256x512:y.npy"},
    "launches": [
-     {"entry": "sums", "grid": "2", "block": "256", "args": ["memory:x", "memory:sums"]},
+     {"entry": "sums", "grid": "2", "block": "256",
+      "args": ["memory:x", "memory:sums"]},
      {"entry": "subtract", "grid": "2x256", "block": "256",
       "args": ["memory:x", "memory:sums", "memory:y"]}]}
 The launches share the memory, and the argument memory:NAME is a pointer to it. A launch can also
@@ -90,7 +102,8 @@ The files of the examples are in the folder examples/data of the repository.`,
 		Example: `  tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
     --arg out:f32:256x128:c.npy --arg s32:256 --arg s32:128 --arg s32:512
   tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
-    --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds
+    --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 \
+    --checkers race,bounds
   tilework emulate columns.ptx --script columns.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -110,22 +123,24 @@ The files of the examples are in the folder examples/data of the repository.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.Entry, "entry", "",
-		"the kernel to run, as in the PTX or in the source (default: the only one in the file)")
-	fl.StringVar(&f.Grid, "grid", "1", "blocks of the grid: 16, 16x16 or 4x4x2")
-	fl.StringVar(&f.Cluster, "cluster", "", "blocks per cluster: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
-	fl.StringVar(&f.Block, "block", "1", "threads per block: 256, 16x16 or 8x8x4")
-	fl.StringVar(&f.Smem, "smem", "0", "dynamic shared memory per block in bytes: 2048 or 2KB")
-	fl.StringArrayVar(&f.Args, "arg", nil, "an argument of the kernel; repeat the flag for each argument, in order")
-	fl.StringVar(&f.script, "script", "", "a JSON file with the launches to run, instead of one launch")
+		"the `KERNEL` to run, as in the PTX or in the source (default: the only one in the file)")
+	fl.StringVar(&f.Grid, "grid", "1", "the `SIZE` of the grid in blocks: 16, 16x16 or 4x4x2")
+	fl.StringVar(&f.Cluster, "cluster", "",
+		"the `SIZE` of a cluster in blocks: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
+	fl.StringVar(&f.Block, "block", "1", "the `SIZE` of a block in threads: 256, 16x16 or 8x8x4")
+	fl.StringVar(&f.Smem, "smem", "0", "`BYTES` of dynamic shared memory per block: 2048 or 2KB")
+	fl.StringArrayVar(&f.Args, "arg", nil, "an `ARGUMENT` of the kernel; repeat the flag for each argument, in order")
+	fl.StringVar(&f.script, "script", "", "a JSON `FILE` with the launches to run, instead of one launch")
 	fl.Int64Var(&f.maxInstructions, "max-instructions", 1e9,
-		"stop after this number of warp instructions (0: no limit)")
-	fl.Uint64Var(&f.seed, "seed", 1, "seed of the order in which warps run")
+		"stop after this `NUMBER` of warp instructions (0: no limit)")
+	fl.Uint64Var(&f.seed, "seed", 1, "the `SEED` of the order in which warps run")
 	fl.IntVar(&f.workers, "workers", 0,
-		"number of blocks that run concurrently (0: one per core; 1: the same order in every run)")
+		"the `NUMBER` of blocks that run concurrently (0: one per core; 1: the same order in every run)")
 	fl.StringVar(&f.checkers, "checkers", "all",
-		"checkers to run: all, none, or a comma-separated list of "+strings.Join(names, ","))
+		"the `CHECKERS` to run: all, none, or a comma-separated list of "+strings.Join(names, ", "))
 	fl.StringSliceVar(&f.allow, "allow", nil,
-		"rules whose violation is advice, because GPUs run such code today: "+strings.Join(ruleNames(), ","))
+		"comma-separated `RULES` whose violation is advice, because GPUs run such code today: "+
+			strings.Join(ruleNames(), ","))
 	fl.BoolVar(&f.list, "list", false, "list the kernels of the file and why some cannot run, instead of running one")
 	for _, flag := range []string{"entry", "grid", "cluster", "block", "smem", "arg", "list"} {
 		c.MarkFlagsMutuallyExclusive("script", flag)

@@ -34,7 +34,7 @@ func explainCommand() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:   "explain KERNEL",
-		Short: "Show the operations, memory traffic, occupancy and bank conflicts of a GPU kernel",
+		Short: "Show the operations, memory traffic and occupancy of a GPU kernel",
 		Long: `explain analyses a GPU kernel. KERNEL is one of ` + strings.Join(kernels, ", ") + `.
 It derives the number of operations, loads and bytes step by step, and from them the arithmetic
 intensity and the position on the roofline. It also shows the occupancy, the cost of padding,
@@ -61,18 +61,18 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.shape, "shape", "", "the shape MxNxK of the product (default: 1024x1024x1024, for --trace 4x4x4)")
-	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(model.LookupNames(), ", "))
+	fl.StringVar(&f.shape, "shape", "", "the shape `MxNxK` of the product (default: 1024x1024x1024, for --trace 4x4x4)")
+	fl.StringVar(&f.gpu, "gpu", "h200", "a `GPU` or an architecture: "+strings.Join(model.LookupNames(), ", "))
 	fl.StringVar(&f.tile, "tile", "",
-		"the kernel's tile, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for "+
+		"the kernel's `TILE`, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for "+
 			"--trace the smallest)")
 	fl.StringVar(&f.dtype, "dtype", "",
-		"the element type of A and B: "+strings.Join(typeNames(), ", ")+" (default: float32 if the kernel supports it)")
+		"the element `TYPE` of A and B: "+strings.Join(typeNames(), ", ")+" (default: float32 if the kernel supports it)")
 	fl.StringVar(&f.precision, "precision", gemm.Native.String(),
-		"the precision of the multiplication: "+precisionDocs())
+		"the `PRECISION` of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.IntVar(&f.regs, "regs", 0, "registers per thread, as reported by ptxas (0: no limit by registers)")
+	fl.IntVar(&f.regs, "regs", 0, "the `NUMBER` of registers per thread, as reported by ptxas (0: no limit by registers)")
 	fl.BoolVar(&f.trace, "trace", false,
 		fmt.Sprintf("show each element of a product of at most %d×%d×%d",
 			explain.MaxTrace, explain.MaxTrace, explain.MaxTrace))

@@ -63,7 +63,7 @@ func exclusive(c *cobra.Command, one, other string) {
 
 // formatFlag adds the flag --format to c. The first format is the default.
 func formatFlag(c *cobra.Command, format *string, formats ...string) {
-	c.Flags().StringVar(format, "format", formats[0], "output format: "+strings.Join(formats, ", "))
+	c.Flags().StringVar(format, "format", formats[0], "the output `FORMAT`: "+strings.Join(formats, ", "))
 	complete(c, "format", formats...)
 	old := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {

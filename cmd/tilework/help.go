@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -10,10 +11,8 @@ import (
 	"tilework/internal/table"
 )
 
-const (
-	helpWidth  = 100 // columns of a help text
-	usageWidth = 70  // columns of the description of a flag
-)
+// helpWidth is the number of columns of a help text.
+const helpWidth = 80
 
 // commandGroups lists the groups of commands in the order of the help.
 var commandGroups = []*cobra.Group{
@@ -22,6 +21,66 @@ var commandGroups = []*cobra.Group{
 	{ID: "study", Title: "Study GPU kernels:"},
 	{ID: "about", Title: "About this machine and program:"},
 }
+
+// foldHelp formats the help of the commands for helpWidth columns.
+func foldHelp(root *cobra.Command) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages",
+		fmt.Sprint(".FlagUsagesWrapped ", helpWidth)))
+	for _, c := range append(root.Commands(), root) {
+		c.Long, c.Example = foldText(c.Long), foldExamples(c.Example)
+	}
+}
+
+// foldText folds the paragraphs of a text. Indented lines, such as those of a list, stay as they
+// are.
+func foldText(text string) string {
+	var folded, paragraph []string
+	end := func() {
+		if paragraph != nil {
+			folded = append(folded, table.Fold(strings.Join(paragraph, " "), helpWidth))
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" && line[0] != ' ' {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		end()
+		folded = append(folded, line)
+	}
+	end()
+	return strings.Join(folded, "\n")
+}
+
+// foldExamples breaks long command lines before a flag or an operator, as a shell allows.
+func foldExamples(text string) string {
+	const next = " \\\n     "
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if utf8.RuneCountInString(line) > helpWidth {
+			var b strings.Builder
+			at := 0
+			for part := range strings.SplitSeq(breakable.ReplaceAllString(line, "\n$1"), "\n") {
+				if at > 0 && at+1+len(part)+len(" \\") > helpWidth {
+					b.WriteString(next)
+					at = len(next) - len(" \\\n")
+				}
+				if at > 0 {
+					b.WriteByte(' ')
+				}
+				b.WriteString(part)
+				at += 1 + len(part)
+			}
+			line = b.String()
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// breakable matches the start of a flag or an operator of the shell, with the space before it.
+var breakable = regexp.MustCompile(` (-|\||&&)`)
 
 // definition is a term with its meaning.
 type definition struct{ term, meaning string }

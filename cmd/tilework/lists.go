@@ -18,7 +18,7 @@ func kernelsCommand() *cobra.Command {
 	var o listFlags
 	c := &cobra.Command{
 		Use:   "kernels",
-		Short: "List the kernels with their techniques, element types and requirements",
+		Short: "List the kernels with their techniques and element types",
 		Long: `kernels lists the kernels for CPUs and GPUs: whether this machine can run them, the element
 types of A and B, the hardware that they need, and the technique that each adds to the previous
 kernel. A second table shows the order and precision in which they sum products.`,

@@ -15,11 +15,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"tilework/internal/gemm"
 	"tilework/internal/names"
-	"tilework/internal/table"
 	"tilework/ranks"
 )
 
@@ -78,12 +76,12 @@ emulated GPU. It also measures its kernels beside other libraries, checks their 
 and shows how its GPU kernels work.`,
 		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
   tilework mul a.npy b.npy -o c.npy --device gpu multiply them on a GPU
-  tilework bench --sizes 256,1024 --peers all    compare speed with other libraries
-  tilework report r.jsonl -o report.html         turn bench results into a page with charts
-  tilework selftest                              check every kernel on this machine
+  tilework bench --sizes 256,1024 --peers all    compare with other libraries
+  tilework report r.jsonl -o report.html         turn results into charts
+  tilework selftest                              check every kernel here
   tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
   tilework emulate k.ptx --grid 4 --block 256    run PTX and look for races
-  tilework study                                 watch and break the GPU kernels in a browser`,
+  tilework study                                 watch GPU kernels in a browser`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
@@ -110,9 +108,9 @@ and shows how its GPU kernels work.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID(commandGroups[len(commandGroups)-1].ID)
+	foldHelp(root)
 	for _, c := range root.Commands() {
 		c.Flags().SortFlags = false // the declarations group them by subject
-		c.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = table.Fold(f.Usage, usageWidth) })
 	}
 	return root
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
+
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -371,19 +373,26 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// TestHelpWidth checks that lines of help texts have at most 120 characters.
-func TestHelpWidth(t *testing.T) {
-	for _, c := range newCommand().Commands() {
-		for line := range strings.Lines(c.Long) {
-			if utf8.RuneCountInString(line) > 120 {
-				t.Errorf("%s --help: %q", c.Name(), line)
+// TestHelp checks that help texts fit a terminal of 80 columns, and that each flag names the value
+// that it takes, such as FILE, instead of a type of Go.
+func TestHelp(t *testing.T) {
+	root := newCommand()
+	for _, c := range append(root.Commands(), root) {
+		var help bytes.Buffer
+		c.SetOut(&help)
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(help.String()) {
+			if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > 80 {
+				t.Errorf("%s --help: %d columns: %s", c.Name(), utf8.RuneCountInString(line), line)
 			}
 		}
-		for line := range strings.Lines(c.LocalFlags().FlagUsages()) {
-			if utf8.RuneCountInString(line) > 120 {
-				t.Errorf("%s --help: %q", c.Name(), line)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); value != strings.ToUpper(value) && value != "MxNxK" {
+				t.Errorf("%s --%s %s: want a name in capitals, in back quotes in the usage", c.Name(), f.Name, value)
 			}
-		}
+		})
 	}
 }
 

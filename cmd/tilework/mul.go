@@ -47,7 +47,8 @@ func mulCommand() *cobra.Command {
 		Long: `mul computes C = alpha·op(A)·op(B) + beta·C0 and writes C to a file. Flags add an epilogue,
 which replaces each element x of C before it is rounded and stored:
 
-  x ← (act(rowScale·colScale·x + bias)·(alpha·op(A)·op(up)) + residual)·outputScale
+  x ← (act(rowScale·colScale·x + bias)·(alpha·op(A)·op(up)) + residual)
+      · outputScale
 
 The epilogue is computed in float32, or in float64 for float64 matrices. Products of int8
 matrices are summed exactly in int32. With --out-dtype float32, bfloat16 or float16 the sums are
@@ -108,37 +109,37 @@ TILEWORK_CACHE is "off".`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required); an archive will hold only C")
+	fl.StringVarP(&f.out, "out", "o", "", "the `FILE` to write C to (required); an archive will hold only C")
 	forceFlag(c, &f.force)
 	fl.StringVar(&f.device, "device", "auto",
-		"where to compute: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+
+		"the `DEVICE` that computes: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+
 			"gpu:UUID, several GPUs as gpu:0,1 or gpu:all, emu, emu:MODEL, several as emu:MODEL,MODEL")
 	fl.StringVar(&f.kernel, "kernel", "",
-		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
+		"the `KERNEL` to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
 			"one expected to be fastest)")
 	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.StringVar(&f.precision, "precision", gemm.Native.String(),
-		"the precision of the multiplication: "+precisionDocs())
+		"the `PRECISION` of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.Float64Var(&f.alpha, "alpha", 1, "factor of the product")
-	fl.Float64Var(&f.beta, "beta", 0, "factor of C0; needs --c")
-	fl.StringVar(&f.c, "c", "", "the file with C0, a matrix of the shape of C")
+	fl.Float64Var(&f.alpha, "alpha", 1, "the `FACTOR` of the product")
+	fl.Float64Var(&f.beta, "beta", 0, "the `FACTOR` of C0; needs --c")
+	fl.StringVar(&f.c, "c", "", "the `FILE` with C0, a matrix of the shape of C")
 	f.epilogue.declare(c)
 	f.files.declare(c)
 	fl.StringVar(&f.dtype, "dtype", "",
-		"convert A and B to this element type (default: as in the files; text is float64)")
+		"convert A and B to this element `TYPE` (default: as in the files; text is float64)")
 	fl.StringVar(&f.outDtype, "out-dtype", "",
-		"the element type of C (default: the first one listed above for A and B)")
-	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads (default: all cores)")
+		"the element `TYPE` of C (default: the first one listed above for A and B)")
+	fl.IntVar(&f.threads, "threads", 0, "maximum `NUMBER` of threads (default: all cores)")
 	fl.StringVar(&f.gpuMemory, "gpu-memory", "",
-		"maximum GPU memory for the matrices, such as 16GiB (default: nine tenths of the GPU's); a smaller one changes "+
+		"maximum `BYTES` of GPU memory for the matrices, such as 16GiB (default: nine tenths of the GPU's); fewer change "+
 			"no bit of the result")
 	fl.BoolVar(&f.verify, "verify", false,
 		"check the result with random vectors (Freivalds); exit 1 if it is wrong, or if the check could miss an error of "+
 			"1 % of a row's norm (or 8 roundoffs of C's type if that is more)")
 	fl.StringVar(&f.within, "verify-within", "",
-		"like --verify, but with this limit on the errors that the check could miss, in percent of a row's norm: 5%")
+		"like --verify, but with this limit on the errors that the check could miss, in `PERCENT` of a row's norm: 5%")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
 		"print the chosen device and kernel with the reason, and the time of each step")
 	f.ranks.declare(c)

@@ -25,12 +25,12 @@ var extraFlags = []struct {
 	extra       gemm.Operand
 	flag, usage string
 }{
-	{gemm.RowScale, "row-scale", "a file with one factor for each row of C"},
-	{gemm.ColScale, "col-scale", "a file with one factor for each column of C"},
+	{gemm.RowScale, "row-scale", "a `FILE` with one factor for each row of C"},
+	{gemm.ColScale, "col-scale", "a `FILE` with one factor for each column of C"},
 	{gemm.Up, "up",
-		"a file with a second B, transposed like B: multiplies the result of the activation by A·up, element by element " +
+		"a `FILE` with a second B, transposed like B: multiplies the result of the activation by A·up, element by element " +
 			"(SwiGLU with --activation silu)"},
-	{gemm.Residual, "residual", "a file with a matrix to add after the activation"},
+	{gemm.Residual, "residual", "a `FILE` with a matrix to add after the activation"},
 }
 
 func activationNames() (names []string) {
@@ -42,15 +42,15 @@ func activationNames() (names []string) {
 
 func (f *epilogueFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.bias, "bias", "", "a file with a vector to add before the activation")
+	fl.StringVar(&f.bias, "bias", "", "a `FILE` with a vector to add before the activation")
 	fl.StringVar(&f.biasAlong, "bias-along", "cols",
-		"the bias has one element for each of the cols of C (it is added to each row), or for each of the rows")
+		"`SIDE` is cols if the bias has an element for each column of C and is added to each row, or rows")
 	fl.StringVar(&f.activation, "activation", "none",
-		"function to apply to each element: "+strings.Join(activationNames(), ", "))
+		"the `FUNCTION` to apply to each element: "+strings.Join(activationNames(), ", "))
 	for _, x := range extraFlags {
 		fl.StringVar(&f.files[x.extra], x.flag, "", x.usage)
 	}
-	fl.Float64Var(&f.scale, "output-scale", 1, "factor of the final result, before it is rounded to C's type")
+	fl.Float64Var(&f.scale, "output-scale", 1, "the `FACTOR` of the final result, before it is rounded to C's type")
 	fl.BoolVar(&f.saturate, "saturate", false, "store the largest finite number of C's type instead of an infinity")
 	complete(c, "activation", activationNames()...)
 	complete(c, "bias-along", "cols", "rows")

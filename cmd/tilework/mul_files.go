@@ -41,7 +41,7 @@ func (f *inputFlags) declareCSV(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.csvHeader, "csv-header", false, "skip the first line of .csv files")
 	fl.StringVar(&f.csvDelimiter, "csv-delimiter", "",
-		"the character between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or "+
+		"the `CHARACTER` between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or "+
 			"blanks in the first line of numbers)")
 }
 

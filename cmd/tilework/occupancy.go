@@ -26,7 +26,7 @@ func occupancyCommand() *cobra.Command {
 	var f occupancyFlags
 	c := &cobra.Command{
 		Use:   "occupancy --threads T",
-		Short: "Compute how many blocks of a kernel an SM can hold, and the limiting resource",
+		Short: "Compute how many blocks of a kernel an SM holds, and the limit",
 		Long: `occupancy computes the number of resident blocks per SM, and shows the resource that limits
 it. With --gpu it applies NVIDIA's rules for that GPU, including the rounding of registers and
 shared memory. With --sm-threads and the other --sm flags it computes with the SM of a
@@ -37,14 +37,14 @@ textbook exercise, without rounding.`,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.threads, "threads", "", "threads per block: 256, 16x16 or 8x8x4 (required)")
-	fl.StringVar(&f.smem, "smem", "0", "shared memory per block in bytes: 2048 or 2KB")
-	fl.IntVar(&f.regs, "regs", 0, "registers per thread (0: no limit by registers)")
-	fl.StringVar(&f.gpu, "gpu", "", "a GPU or an architecture: "+strings.Join(model.LookupNames(), ", "))
-	fl.IntVar(&f.smThreads, "sm-threads", 0, "maximum number of threads on the SM")
-	fl.StringVar(&f.smSmem, "sm-smem", "0", "shared memory of the SM (0: no limit)")
-	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "maximum number of blocks on the SM (0: no limit)")
-	fl.IntVar(&f.smRegs, "sm-regs", 0, "registers of the SM (0: no limit)")
+	fl.StringVar(&f.threads, "threads", "", "the `SIZE` of a block in threads: 256, 16x16 or 8x8x4 (required)")
+	fl.StringVar(&f.smem, "smem", "0", "`BYTES` of shared memory per block: 2048 or 2KB")
+	fl.IntVar(&f.regs, "regs", 0, "the `NUMBER` of registers per thread (0: no limit by registers)")
+	fl.StringVar(&f.gpu, "gpu", "", "a `GPU` or an architecture: "+strings.Join(model.LookupNames(), ", "))
+	fl.IntVar(&f.smThreads, "sm-threads", 0, "maximum `NUMBER` of threads on the SM")
+	fl.StringVar(&f.smSmem, "sm-smem", "0", "`BYTES` of shared memory of the SM (0: no limit)")
+	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "maximum `NUMBER` of blocks on the SM (0: no limit)")
+	fl.IntVar(&f.smRegs, "sm-regs", 0, "the `NUMBER` of registers of the SM (0: no limit)")
 	f.output.addTo(c, "table", "json")
 	complete(c, "gpu", model.LookupNames()...)
 	return c

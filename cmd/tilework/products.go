@@ -22,14 +22,14 @@ type productFlags struct {
 // suites there is no --suite, and no transposition.
 func (f *productFlags) declare(c *cobra.Command, usual string, suites []string) {
 	fl := c.Flags()
-	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64"+usual)
-	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
-	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
+	fl.StringVar(&f.sizes, "sizes", "", "`SIZES` N of square products: 64,256 or 64..1024x2 or 64..512+64"+usual)
+	fl.StringVar(&f.shapes, "shapes", "", "`SHAPES` MxNxK: 1x768x3072,64x64x512")
+	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element `TYPES` of A and B")
 	complete(c, "dtypes", typeNames()...)
 	if suites == nil {
 		return
 	}
-	fl.StringVar(&f.suite, "suite", "", "a predefined list of shapes: "+strings.Join(suites, ", "))
+	fl.StringVar(&f.suite, "suite", "", "the `SUITE`, a predefined list of shapes: "+strings.Join(suites, ", "))
 	f.transA.addTo(fl, "transpose-a", "multiply with A transposed (default: no, or as the suite says)")
 	f.transB.addTo(fl, "transpose-b", "multiply with B transposed (default: no, or as the suite says)")
 	complete(c, "suite", suites...)

@@ -39,17 +39,17 @@ const ranksFromLauncher = "env"
 func (f *ranksFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.ranks, "ranks", "",
-		"divide C among several processes: their number, to start them on this machine, or \"env\" in each process that "+
+		"divide C among several processes: their `NUMBER`, to start them on this machine, or \"env\" in each process that "+
 			"torchrun, Open MPI, Slurm or Kubernetes has started")
 	fl.StringVar(&f.rank, "rank", "",
-		"the number of this process, from 0 on, if they are started by hand; needs --ranks N and --address")
+		"the `NUMBER` of this process, from 0 on, if they are started by hand; needs --ranks N and --address")
 	fl.StringVar(&f.address, "address", "",
-		"the host and port at which rank 0 listens (default: the variable "+ranks.EnvAddress+", or that of the launcher)")
+		"the `HOST:PORT` at which rank 0 listens (default: the variable "+ranks.EnvAddress+", or that of the launcher)")
 	fl.StringVar(&f.secretFile, "secret-file", "",
-		"a file with the secret of the ranks (default: the variable "+ranks.EnvSecret+", or the file in "+
+		"a `FILE` with the secret of the ranks (default: the variable "+ranks.EnvSecret+", or the file in "+
 			ranks.EnvSecretFile+")")
 	fl.DurationVar(&f.timeout, "rank-timeout", ranks.DefaultTimeout,
-		"the time for all ranks to join, and for which one may give no sign of life")
+		"the `TIME` for all ranks to join, and for which one may give no sign of life")
 	complete(c, "ranks", ranksFromLauncher, "2", "4")
 }
 

@@ -55,9 +55,9 @@ Files without a common measurement, for example of a CPU and of a GPU, form one 
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "", "write the page to this file")
-	fl.StringVar(&f.svg, "svg", "", "write each chart into this folder as an SVG file")
-	fl.StringVar(&f.png, "png", "", "write each chart into this folder as a PNG file")
+	fl.StringVarP(&f.out, "out", "o", "", "write the page to this `FILE`")
+	fl.StringVar(&f.svg, "svg", "", "write each chart into this `FOLDER` as an SVG file")
+	fl.StringVar(&f.png, "png", "", "write each chart into this `FOLDER` as a PNG file")
 	forceFlag(c, &f.force)
 	return c
 }

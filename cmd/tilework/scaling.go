@@ -37,7 +37,7 @@ func scalingCommand() *cobra.Command {
 	var f scalingFlags
 	c := &cobra.Command{
 		Use:   "scaling",
-		Short: "Predict the time of a product on several GPUs of one or several hosts",
+		Short: "Predict the time of a product on several GPUs or hosts",
 		Long: fmt.Sprintf(`scaling predicts the time of products that the GPUs of one or several hosts compute together,
 with A, B and C in GPU memory. It needs no GPU and measures nothing. docs/scaling.md describes
 the model.
@@ -59,13 +59,14 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.gpu, "gpu", "h200", "the GPU: "+strings.Join(model.Names(), ", "))
-	fl.StringVar(&f.gpus, "gpus", "8", "numbers of GPUs of each host: 8, 1,2,4 or 1..8x2")
-	fl.StringVar(&f.hosts, "hosts", "1", "numbers of hosts")
+	fl.StringVar(&f.gpu, "gpu", "h200", "the `GPU`: "+strings.Join(model.Names(), ", "))
+	fl.StringVar(&f.gpus, "gpus", "8", "`NUMBERS` of GPUs of each host: 8, 1,2,4 or 1..8x2")
+	fl.StringVar(&f.hosts, "hosts", "1", "`NUMBERS` of hosts")
 	f.productFlags.declare(c, " (default: "+usualScalingSize+")", nil)
-	fl.Float64Var(&f.efficiency, "efficiency", 0, "find the smallest square product with this efficiency in percent")
-	fl.Float64Var(&f.peer, "peer", 0, "GB/s that a GPU receives from the other GPUs of its host (default: that of --gpu)")
-	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9, "GB/s that a GPU receives from other hosts")
+	fl.Float64Var(&f.efficiency, "efficiency", 0, "find the smallest square product with this efficiency in `PERCENT`")
+	fl.Float64Var(&f.peer, "peer", 0,
+		"`GB/S` that a GPU receives from the other GPUs of its host (default: that of --gpu)")
+	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9, "`GB/S` that a GPU receives from other hosts")
 	f.output.addTo(c, listFormats...)
 	complete(c, "gpu", model.Names()...)
 	return c

@@ -59,13 +59,13 @@ on a GPU: the driver compiles a kernel for most cases, one at a time in each pro
 --part i/n with the same --seed on each machine, with i from 1 to n.
 
 The columns of the table:
-  TILES        the number of tiles that were tested, or "chosen" for the tile that the kernel
-               chooses for each product
+  TILES        the number of tiles that were tested, or "chosen" for the tile
+               that the kernel chooses for each product
   CHECK        the check, see the list below
   CASES        the number of random products that were tested
   FAILED       the number of these that failed
-  ERROR/BOUND  the largest error of an element divided by its error bound: a case fails if it
-               is above 1, and 0 means exact results
+  ERROR/BOUND  the largest error of an element divided by its error bound: a
+               case fails if it is above 1, and 0 means exact results
 
 The checks:
 ` + checkHelp(),
@@ -84,16 +84,16 @@ The checks:
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.device, "device", "cpu", "the device to test: cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
+	fl.StringVar(&f.device, "device", "cpu", "the `DEVICE` to test: cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernels, "kernels", "all",
-		"comma-separated kernels to test, optionally with a precision and a tile: mma-tf32:64x64x16/4x8/4")
-	fl.IntVar(&f.cases, "cases", 0, fmt.Sprintf("number of cases of the exact check for each kernel; the other checks "+
-		"run proportionally many (default %d, on a GPU %d)", casesOnCPU, casesOnGPU))
+		"comma-separated `KERNELS` to test, optionally with a precision and a tile: mma-tf32:64x64x16/4x8/4")
+	fl.IntVar(&f.cases, "cases", 0, fmt.Sprintf("the `NUMBER` of cases of the exact check for each kernel; the other "+
+		"checks run proportionally many (default %d, on a GPU %d)", casesOnCPU, casesOnGPU))
 	fl.BoolVar(&f.full, "full", false,
 		"run 20,000 cases over all tiles and combinations, and print a table of the errors")
-	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
-	fl.IntVar(&f.processes, "processes", 1, "number of processes that the cases are distributed over")
-	fl.StringVar(&f.part, "part", "1/1", "run only the i-th of n parts of the cases: i/n")
+	fl.Uint64Var(&f.seed, "seed", 0, "the `SEED` of the cases (default: from the clock)")
+	fl.IntVar(&f.processes, "processes", 1, "the `NUMBER` of processes that the cases are distributed over")
+	fl.StringVar(&f.part, "part", "1/1", "run only one `PART` of the cases: i/n, the i-th of n")
 	f.output.addTo(c, listFormats...)
 	complete(c, "kernels", append(subjectNames(backend.Device{}), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")

@@ -48,9 +48,9 @@ up to a minute. --export writes the page's files for any web server instead.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.addr, "addr", "localhost:0", "serve on this address (port 0: any free port)")
+	fl.StringVar(&f.addr, "addr", "localhost:0", "serve at this `HOST:PORT` (port 0: any free port)")
 	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
-	fl.StringVar(&f.export, "export", "", "write the page's files into this folder instead of serving them")
+	fl.StringVar(&f.export, "export", "", "write the page's files into this `FOLDER` instead of serving them")
 	forceFlag(c, &f.force)
 	exclusive(c, "addr", "export")
 	exclusive(c, "no-open", "export")

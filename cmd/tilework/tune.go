@@ -38,7 +38,7 @@ func tuneCommand() *cobra.Command {
 	var f tuneFlags
 	c := &cobra.Command{
 		Use:   "tune",
-		Short: "Find the fastest kernel for given shapes on this machine, and remember it",
+		Short: "Find the fastest kernel for shapes on this machine and keep it",
 		Long: `tune measures several ways to compute each product of the given shapes. On the CPU they differ
 in the kernel, the method, the block sizes and the number of threads; on a GPU, in the
 kernel, the tile and split-K. Ways that the cost model predicts to be slow are skipped. Each
@@ -65,10 +65,10 @@ After Ctrl-C, the choices found so far stay.`,
 	}
 	fl := c.Flags()
 	f.productFlags.declare(c, "", tunableSuites())
-	fl.StringVar(&f.device, "device", "cpu", "the device to tune for: cpu, gpu, gpu:N, gpu:UUID")
-	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads on the CPU (default: all cores)")
-	fl.DurationVar(&f.time, "time", 10*time.Second, "approximate time to measure each product")
-	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
+	fl.StringVar(&f.device, "device", "cpu", "the `DEVICE` to tune for: cpu, gpu, gpu:N, gpu:UUID")
+	fl.IntVar(&f.threads, "threads", 0, "maximum `NUMBER` of threads on the CPU (default: all cores)")
+	fl.DurationVar(&f.time, "time", 10*time.Second, "approximate `TIME` to measure each product")
+	fl.Uint64Var(&f.seed, "seed", 1, "the `SEED` of the random operands")
 	fl.BoolVar(&f.exhaustive, "exhaustive", false,
 		"also measure ways that the cost model predicts to be slow; needs more --time")
 	fl.BoolVar(&f.show, "show", false, "list the tuned choices")
