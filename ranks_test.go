@@ -3,6 +3,7 @@ package tilework_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -157,7 +158,7 @@ func TestRanksRefuse(t *testing.T) {
 		scales := tilework.New[float32](128, 1)
 		var none tilework.DeviceMatrix[float64]
 		with := func(o ...tilework.Option) error { return tilework.Gemm(ctx, 1, m, m, 0, c, o...) }
-		_, tooLarge := tilework.NewDeviceMatrix[float64](d, 1<<40, 1<<40)
+		_, tooLarge := tilework.NewDeviceMatrix[float64](d, math.MaxInt, 2)
 		_, negative := tilework.NewDeviceMatrix[float64](d, -1, 2)
 		_, zero := tilework.NewDeviceMatrix[float64](nil, 1, 2)
 		_, batch := tilework.NewDeviceBatch[float64](d, 2, 3, 4)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
 
 	"tilework/internal/gemm"
 )
@@ -49,7 +50,8 @@ func area(rows, cols int) (int, error) {
 	}
 	hi, lo := bits.Mul(uint(rows), uint(cols))
 	if hi != 0 || lo > math.MaxInt {
-		return 0, fmt.Errorf("%w: a %d×%d matrix has more elements than 63 bits count", ErrShape, rows, cols)
+		return 0, fmt.Errorf("%w: a %d×%d matrix has more elements than %d bits count", ErrShape, rows, cols,
+			strconv.IntSize-1)
 	}
 	return int(lo), nil
 }

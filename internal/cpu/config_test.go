@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -122,7 +123,8 @@ func TestBadConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []backend.Choice{
-		{Config: backend.Config{KC: -1}}, {Config: backend.Config{MC: maxBlock + 1}}, {Config: backend.Config{KC: 1 << 40}},
+		{Config: backend.Config{KC: -1}}, {Config: backend.Config{MC: maxBlock + 1}},
+		{Config: backend.Config{KC: math.MaxInt}},
 		{Config: backend.Config{Threads: -1}},
 		{Config: backend.Config{Method: "magic"}}, {Config: backend.Config{Method: "blocked-"}},
 		{Config: backend.Config{Method: "direct"}}, {Config: backend.Config{Method: "blocked"}},

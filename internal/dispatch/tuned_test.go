@@ -3,6 +3,7 @@ package dispatch
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -152,7 +153,7 @@ func TestInvalidTuned(t *testing.T) {
 	}
 	for _, change := range []func(*tuned.Tuned){
 		func(x *tuned.Tuned) { x.Kernel = "unknown" },
-		func(x *tuned.Tuned) { x.Choice.Config.KC = 1 << 40 },
+		func(x *tuned.Tuned) { x.Choice.Config.KC = math.MaxInt },
 		func(x *tuned.Tuned) { x.Choice.Config.Method = "some" },
 	} {
 		if err := section.Put(here, bad(change)); err != nil {

@@ -16,6 +16,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tilework/dtype"
@@ -179,8 +180,8 @@ func (l *Layout) Check(name string) error {
 	elements, length := bits.Mul64(uint64(l.Rows), uint64(l.LD))
 	bytes, length := bits.Mul64(length, uint64(l.Type.Bytes(1)))
 	if elements != 0 || bytes != 0 || length > math.MaxInt {
-		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than 63 bits count", ErrShape, name, l.Rows, l.LD,
-			l.Type)
+		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than %d bits count", ErrShape, name, l.Rows, l.LD,
+			l.Type, strconv.IntSize-1)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package host
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
 
 	"tilework/internal/gemm"
 )
@@ -23,9 +25,30 @@ const (
 // Available returns the number of bytes that can still be allocated without swapping and within the
 // limits of the process. It returns false if this is unknown.
 func Available() (uint64, bool) {
-	b, ok := tightest(append(systemBudgets(), processBudgets()...))
+	b, ok := tightest(budgets())
 	return b.free, ok
 }
+
+// budgets returns the memory that is left under each known limit.
+func budgets() []budget {
+	return slices.Concat(systemBudgets(), processBudgets(), addressBudgets(strconv.IntSize))
+}
+
+// addressBudgets returns the part of a 32-bit address space that the Go heap does not use yet, and
+// nothing on other platforms. Windows leaves 2 GiB of the addresses to a program, and others leave
+// more.
+func addressBudgets(bits int) []budget {
+	const usable = 2 << 30
+	if bits > 32 {
+		return nil
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return []budget{{less(usable, m.Sys-m.HeapIdle), "left of " + Bytes(usable) + " for a 32-bit program"}}
+}
+
+// less returns a - b, or 0 if b is larger.
+func less(a, b uint64) uint64 { return a - min(a, b) }
 
 // tightest returns the budget with the least free memory. It returns false if there are none.
 func tightest(all []budget) (budget, bool) {
@@ -47,7 +70,7 @@ func CheckMemory(bytes int, name string) error {
 	if bytes < minCheckedLimited || bytes < minChecked && !limited() {
 		return nil
 	}
-	if b, ok := tightest(append(systemBudgets(), processBudgets()...)); ok && uint64(bytes) > b.free {
+	if b, ok := tightest(budgets()); ok && uint64(bytes) > b.free {
 		return fmt.Errorf("%w: %s takes %s, and %s are %s",
 			gemm.ErrOutOfMemory, name, Bytes(uint64(bytes)), Bytes(b.free), b.of)
 	}

@@ -39,9 +39,6 @@ func processBudgets() []budget {
 	return all
 }
 
-// less returns a - b, or 0 if b is larger.
-func less(a, b uint64) uint64 { return a - min(a, b) }
-
 // limit is a limit of the process, in bytes.
 type limit struct {
 	most       uint64

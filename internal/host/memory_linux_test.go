@@ -1,6 +1,7 @@
 package host
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,7 +64,13 @@ func TestTightest(t *testing.T) {
 	if n, ok := Available(); !ok || n == 0 {
 		t.Errorf("%d bytes available, %v", n, ok)
 	}
-	if err := CheckMemory(1<<62, "the matrix"); err == nil {
-		t.Error("CheckMemory allows an allocation of 4 EiB")
+	if all := addressBudgets(32); len(all) != 1 || all[0].free == 0 || all[0].free >= 2<<30 {
+		t.Errorf("a 32-bit program has %v, want one budget of less than 2 GiB", all)
+	}
+	if all := addressBudgets(64); all != nil {
+		t.Errorf("a 64-bit program has %v, want no limit", all)
+	}
+	if err := CheckMemory(math.MaxInt, "the matrix"); err == nil {
+		t.Error("CheckMemory allows an allocation of math.MaxInt bytes")
 	}
 }

@@ -3,9 +3,11 @@ package mapping
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,10 +90,13 @@ func TestPanics(t *testing.T) {
 
 // TestNoSpace checks that Write fails at once for a file larger than its disk.
 func TestNoSpace(t *testing.T) {
+	if strconv.IntSize < 64 {
+		t.Skip("a disk may hold as many bytes as an int counts")
+	}
 	f := create(t)
 	defer f.Close()
-	if _, _, err := Write(f, 1<<60); err == nil {
-		t.Error("no error for a file of 2^60 bytes")
+	if _, _, err := Write(f, math.MaxInt); err == nil {
+		t.Error("no error for a file of math.MaxInt bytes")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -406,7 +407,12 @@ func TestBadFiles(t *testing.T) {
 			}
 			var err error
 			took := testkit.Allocated(func() { _, err = Read(t.Context(), spec, f.o) })
-			checkError(t, err, f.kind, path, f.message)
+			if strconv.IntSize < 64 && errors.Is(err, gemm.ErrOutOfMemory) {
+				// A claim that does not fit an int is refused before its other faults are found.
+				checkError(t, err, gemm.ErrOutOfMemory, path, "shape")
+			} else {
+				checkError(t, err, f.kind, path, f.message)
+			}
 			if most := uint64(2*len(f.content) + 1<<20); took > most {
 				t.Errorf("reading %d bytes allocated %d bytes, want at most %d", len(f.content), took, most)
 			}

@@ -54,7 +54,7 @@ func readCSV(s *source) (*Matrix, error) {
 	}
 	// Each number takes at least a digit and a separator, except for the last. This bounds the
 	// memory for a file with one long line and many short ones.
-	room := min(l.Len(), int(s.size/2)+1)
+	room := int(min(int64(l.Len()), s.size/2+1))
 	if err := s.room(l); err != nil {
 		return nil, err
 	}

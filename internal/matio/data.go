@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"math/bits"
+	"strconv"
 	"strings"
 
 	"tilework/dtype"
@@ -48,7 +49,7 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 	case s.opt.Vector && rows != 1 && cols != 1:
 		return gemm.Layout{}, s.fail(gemm.ErrShape, "got a %d×%d matrix, want a vector", rows, cols)
 	case max(rows, cols) > math.MaxInt:
-		return gemm.Layout{}, s.fail(ErrFormat, "shape %s exceeds the integers of this machine", tuple(shape))
+		return gemm.Layout{}, s.fail(tooLarge(), "shape %s exceeds the integers of this machine", tuple(shape))
 	}
 	t, err := s.target(e)
 	if err != nil {
@@ -59,9 +60,19 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 		l = gemm.Dense(t, int(cols), int(rows)).T()
 	}
 	if l.Check("") != nil || l.Len() > math.MaxInt/e.Bytes(1) {
-		return gemm.Layout{}, s.fail(ErrFormat, "shape %s of %s has 2^63 or more bytes", tuple(shape), e.Name)
+		return gemm.Layout{}, s.fail(tooLarge(), "shape %s of %s has 2^%d or more bytes", tuple(shape), e.Name,
+			strconv.IntSize-1)
 	}
 	return l, nil
+}
+
+// tooLarge returns the kind of the error for an array with more elements or bytes than an int
+// counts. No file has 2^63 bytes, but some have the 2^31 that are too many for a 32-bit program.
+func tooLarge() error {
+	if strconv.IntSize < 64 {
+		return gemm.ErrOutOfMemory
+	}
+	return ErrFormat
 }
 
 // rank returns the rank of an array for [source.pick]. Matrices have a higher rank than 1-D arrays.

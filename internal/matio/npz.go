@@ -139,7 +139,7 @@ func (s *source) readMember(f *zip.File) (*Matrix, error) {
 	}
 	packed := 0
 	if f.Method != zip.Store {
-		packed = max(int(f.CompressedSize64), 1)
+		packed = int(min(max(f.CompressedSize64, 1), math.MaxInt))
 	}
 	m, err := s.load(r, l, h.element, h.big, packed)
 	if err != nil {

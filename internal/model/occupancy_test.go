@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -180,10 +181,10 @@ func TestTextbook(t *testing.T) {
 		want   string
 	}{
 		{[4]int{0, 1, 1, 1}, "0 threads"},
-		{[4]int{1 << 40, 1, 1, 1}, "threads"},
+		{[4]int{math.MaxInt, 1, 1, 1}, "threads"},
 		{[4]int{1, -1, 1, 1}, "shared memory"},
 		{[4]int{1, 1, -1, 1}, "blocks"},
-		{[4]int{1, 1, 1, 1 << 60}, "registers"},
+		{[4]int{1, 1, 1, math.MaxInt / 8}, "registers"},
 	} {
 		if _, err := Textbook(c.limits[0], c.limits[1], c.limits[2], c.limits[3]); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

@@ -379,7 +379,7 @@ func TestRefuses(t *testing.T) {
 
 // TestNothing checks that results without elements pass, and take no memory for their rows.
 func TestNothing(t *testing.T) {
-	const many = 1 << 45
+	const many = math.MaxInt / 8
 	for _, out := range []dtype.Type{dtype.F32, dtype.I32} {
 		in := out
 		if in == dtype.I32 {

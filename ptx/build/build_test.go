@@ -235,7 +235,7 @@ func TestOptimizations(t *testing.T) {
 			"mad.wide.u32 %rd1, %r0, 4, %out_g; setp.lt.u32 %p3, %n, 8; and.pred %p4, %p3, %p2; @%p2 mov.u32 %r1, 0; " +
 			"@%p4 ld.global.u32 %r1, [%rd1]; @%p2 st.global.u32 [%rd0], %r1;"},
 		{"large offsets", func(k *build.Kernel, n build.Reg, out build.Ptr) {
-			out.At(1 << 40).Store(n)
+			out.At(int64(1 << 40)).Store(n)
 			out.At(k.To(ptx.U64, n)).Store(n)
 		}, "add.u64 %rd0, %out_g, 4398046511104; st.global.u32 [%rd0], %n; cvt.u64.u32 %rd1, %n; mad.lo.u64 %rd2, %rd1, 4, " +
 			"%out_g; st.global.u32 [%rd2], %n;"},
@@ -315,7 +315,7 @@ func TestErrors(t *testing.T) {
 	expect("Add of .u32 and .f32: want the same type, convert one of them with To", k.Add(n, x))
 	expect("Lt of .u32 and .s32: want the same type, convert one of them with To", k.Lt(n, k.To(ptx.S32, n)))
 	expect("Mul: constant 0.5 is not a value of type .u32", k.Mul(n, 0.5))
-	expect("Add: constant 4294967296 is not a value of type .u32", k.Add(n, 1<<32))
+	expect("Add: constant 4294967296 is not a value of type .u32", k.Add(n, int64(1<<32)))
 	expect("Div by zero", k.Div(n, 0))
 	expect("Rem by zero", k.Rem(n, 0))
 	expect("Rem of floating-point numbers: want integers", k.Rem(x, 2))

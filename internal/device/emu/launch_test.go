@@ -3,6 +3,7 @@ package emu
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestCooperative(t *testing.T) {
 		{132*32 + 1, 1, 0, "holds 4224 at once"},
 		{132*2 + 1, 1024, 0, "holds 264 at once"},
 		{132 + 1, 32, 200 << 10, "holds 132 at once"},
-		{1 << 40, 1, 0, "at once"},
+		{math.MaxInt, 1, 0, "at once"},
 	} {
 		l := device.Launch{Grid: one, Block: one, Shared: c.shared, Cooperative: true}
 		l.Grid.X, l.Block.X = c.blocks, c.threads

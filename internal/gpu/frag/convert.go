@@ -17,7 +17,7 @@ func WidenFloat8(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Re
 	// for 480 is NaN. Only that value overflows float16 when multiplied by 140, and infinity times
 	// 0 is NaN.
 	const by256, by140 = 0x5c005c00, 0x58605860
-	bits := k.Or(k.And(two, 0x80008000), k.Shr(k.And(two, 0x7f007f00), 1))
+	bits := k.Or(k.And(two, uint32(0x80008000)), k.Shr(k.And(two, 0x7f007f00), 1))
 	value, large, out := k.Fresh(ptx.B32), k.Fresh(ptx.B32), k.Fresh(ptx.B32)
 	pair := func(v int) build.Reg { return k.Var("", ptx.B32, v) }
 	k.Do("mul.rn.f16x2", value, bits, pair(by256))

@@ -64,7 +64,7 @@ func writeSplitF32(k *build.Kernel, c Config) {
 // the same as that of the original numbers. An infinity never meets a remainder, which could be
 // zero or have the opposite sign. This requires the first term of a nonzero number to be nonzero.
 func splitTerms(k *build.Kernel, x build.Reg) (parts [SplitTerms]build.Reg) {
-	const sign, one, infinite = 1 << 31, 0x3f800000, 0x7f800000
+	const sign, one, infinite = uint32(1 << 31), 0x3f800000, 0x7f800000
 	bits := k.Bits(ptx.U32, x)
 	special := k.Ge(k.And(bits, sign-1), infinite)
 	rest := k.Select(special, k.Bits(ptx.F32, k.Or(k.And(bits, sign), one)), x)
@@ -86,7 +86,7 @@ func nearestBF16(k *build.Kernel, x build.Reg) build.Reg {
 // clampToBF16 clamps the magnitude of a nonzero x to a range in which it rounds neither to zero nor
 // to infinity in bfloat16.
 func clampToBF16(k *build.Kernel, x build.Reg) build.Reg {
-	const sign, least, most = 1 << 31, 0x00010000, 0x7f7f0000
+	const sign, least, most = uint32(1 << 31), 0x00010000, 0x7f7f0000
 	bits := k.Bits(ptx.U32, x)
 	magnitude := k.And(bits, sign-1)
 	inside := k.Select(k.Eq(magnitude, 0), magnitude, k.Max(k.Min(magnitude, most), least))

@@ -362,7 +362,7 @@ func (pl *Plan) Schedule() *schedule {
 // Run refuses.
 func (pl *Plan) decide() scheduled {
 	r := pl.rates()
-	memory := int(pl.on.Device.Info().Memory / 10 * 9)
+	memory := int(min(pl.on.Device.Info().Memory/10*9, math.MaxInt))
 	if pl.Limit > 0 {
 		memory = min(memory, pl.Limit)
 	}

@@ -347,7 +347,7 @@ func (k *productWriter) element(loaded []build.Reg, i int) build.Reg {
 	case elem == ptx.BF16 && shift == 0:
 		return k.To(k.num, k.Bits(ptx.F32, k.Shl(word, 16)))
 	case elem == ptx.BF16:
-		return k.To(k.num, k.Bits(ptx.F32, k.And(word, 0xffff0000)))
+		return k.To(k.num, k.Bits(ptx.F32, k.And(word, uint32(0xffff0000))))
 	case elem == ptx.S8:
 		return k.number(k.Shr(k.Bits(ptx.S32, k.Shl(word, 24-shift)), 24))
 	case size == 1:
