@@ -29,6 +29,11 @@ func flagError(c *cobra.Command, err error) error {
 				value.GetFlag().Name, value.GetValue(), want, c.CommandPath())
 		}
 	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		f := missing.GetFlag()
+		value, _ := pflag.UnquoteUsage(f)
+		return fmt.Errorf("--%s without a value: want --%s %s (see %s --help)", f.Name, f.Name, value, c.CommandPath())
+	}
 	hint := ""
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string

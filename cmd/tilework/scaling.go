@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -104,19 +105,22 @@ func (f *scalingFlags) model(c *cobra.Command) (*model.Model, error) {
 	switch {
 	case f.peer == 0 && !c.Flags().Changed("peer"):
 		err = fmt.Errorf("--gpu %s: no known rate of copies between these GPUs, want --peer, such as --peer 20", f.gpu)
-	case !(f.peer > 0):
-		err = fmt.Errorf("--peer %v: want more than 0 GB/s", f.peer)
+	case !isRate(f.peer):
+		err = fmt.Errorf("--peer %v: want more than 0 GB/s, and a finite number", f.peer)
 	}
 	return gpu, err
 }
+
+// isRate reports whether x is positive and finite.
+func isRate(x float64) bool { return x > 0 && x <= math.MaxFloat64 }
 
 func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 	gpu, err := f.model(c)
 	switch {
 	case err != nil:
 		return err
-	case !(f.network > 0):
-		return fmt.Errorf("--network %v: want more than 0 GB/s", f.network)
+	case !isRate(f.network):
+		return fmt.Errorf("--network %v: want more than 0 GB/s, and a finite number", f.network)
 	case c.Flags().Changed("efficiency") && !(f.efficiency > 0 && f.efficiency <= 100):
 		return fmt.Errorf("--efficiency %v: want more than 0 and at most 100 percent", f.efficiency)
 	case f.efficiency > 0 && f.given():

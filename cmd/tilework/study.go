@@ -64,6 +64,9 @@ func (f *studyFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if f.force {
 		return errors.New("--force without --export: nothing is written, want --export FOLDER")
 	}
+	if _, _, err := net.SplitHostPort(f.addr); err != nil {
+		return fmt.Errorf("--addr %s: want a host and a port, such as localhost:8080", f.addr)
+	}
 	l, err := net.Listen("tcp", f.addr)
 	if err != nil {
 		return fmt.Errorf("--addr %s: %w", f.addr, err)
