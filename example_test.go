@@ -52,6 +52,28 @@ func ExampleGemm_int8() {
 	// Output: 12700
 }
 
+// A layer with weights in bfloat16. The bias has the type of the result, here float32.
+func ExampleGemm_bfloat16() {
+	toBFloat16 := func(values ...float32) []dtype.BFloat16 {
+		var out []dtype.BFloat16
+		for _, v := range values {
+			out = append(out, dtype.BFloat16From32(v))
+		}
+		return out
+	}
+	x := tilework.FromSlice(1, 2, toBFloat16(1, 2))
+	w := tilework.FromSlice(2, 2, toBFloat16(
+		-3, 1,
+		0.25, 2,
+	))
+	bias := tilework.Vector[float32](0, 1)
+	y := tilework.New[float32](1, 2)
+	err := tilework.Gemm(context.Background(), 1, x, w, 0, y, tilework.WithColBias(bias),
+		tilework.WithActivation(tilework.ReLU))
+	fmt.Println(y.Data(), err)
+	// Output: [0 6] <nil>
+}
+
 // A transpose is a view, and so is a part of a matrix: neither is copied.
 func ExampleGemm() {
 	a := tilework.FromSlice(3, 2, []float64{
