@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/dispatch"
 )
 
 // whole returns a rows×cols matrix of random -1, 0 and 1. Every element type represents products of
@@ -218,6 +220,49 @@ func TestVerifyAcceptsCorrectProducts(t *testing.T) {
 		if err != nil || !slices.Equal(unverified.data, verified.data) {
 			t.Errorf("with %d options and verification: error %v, or a bitwise different result", len(opts), err)
 		}
+	}
+}
+
+// TestPrecisionOnRequest multiplies numbers that need 13 significant bits by the identity. Without
+// WithPrecision the product is exact on every device and by every kernel, or the kernel refuses it.
+// With TF32 it is not.
+func TestPrecisionOnRequest(t *testing.T) {
+	const n = 64
+	a, identity := New[float32](n, n), New[float32](n, n)
+	for i := range n {
+		identity.Set(i, i, 1)
+		for j := range n {
+			a.Set(i, j, 1+0x1p-12)
+		}
+	}
+	calls := map[string][]Option{"tf32": {WithDevice("emu:h200"), WithKernel("mma"), WithPrecision(TF32)}}
+	for _, device := range []string{"cpu", "emu:t4", "emu:a30", "emu:h200", "emu:b200"} {
+		calls[device] = []Option{WithDevice(device)}
+	}
+	for _, k := range dispatch.Kernels(backend.Device{}) {
+		device := "cpu"
+		if k.Kind == backend.GPU {
+			device = "emu:h200"
+		}
+		if k.Available {
+			calls[k.Name] = []Option{WithDevice(device), WithKernel(k.Name)}
+		}
+	}
+	exact := 0
+	for name, opts := range calls {
+		c, err := Mul(t.Context(), a, identity, opts...)
+		switch {
+		case errors.Is(err, ErrUnsupported) && name != "cpu":
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case slices.Equal(c.Data(), a.Data()) != (name != "tf32"):
+			t.Errorf("%s: got %v, want float32 arithmetic unless TF32 is asked for", name, c)
+		case name != "tf32":
+			exact++
+		}
+	}
+	if exact < 9 {
+		t.Errorf("only %d exact products, want at least those of 5 devices and 4 kernels", exact)
 	}
 }
 

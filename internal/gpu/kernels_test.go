@@ -153,7 +153,8 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 }
 
 // TestEmit checks that every kernel emits PTX for every type, tile and epilogue, that ptx.Parse
-// reads the PTX back unchanged, and that its parameters match the launch. The seed selects one
+// reads the PTX back unchanged, that its parameters match the launch, and that it has no atomic
+// operation, whose order would differ from run to run. The seed selects one
 // configuration in 12, or in 25 without testkit.Full.
 func TestEmit(t *testing.T) {
 	every, seed := uint64(testkit.Cases(25, 12)), testrand.Seed(t)
@@ -170,6 +171,9 @@ func TestEmit(t *testing.T) {
 			t.Errorf("%s, %v: the PTX targets %v, want at most sm_%d", k.Name, c, m.Target, least)
 		}
 		source := m.String()
+		if op := atomics.FindString(source); op != "" {
+			t.Errorf("%s, %v: the PTX has %s: want a fixed order of sums", k.Name, c, op)
+		}
 		again, err := ptx.Parse(k.Name, source)
 		if err == nil {
 			err = ptx.Verify(again)
@@ -180,6 +184,9 @@ func TestEmit(t *testing.T) {
 		checkLaunch(t, k, p, c, m.Funcs()[0])
 	})
 }
+
+// atomics matches the instructions that change memory atomically.
+var atomics = regexp.MustCompile(`\b(atom|red|cp\.reduce)\.(async\.)?[a-z0-9_.:]+`)
 
 // TestSnapshots compares the PTX of one configuration of each kernel with the reviewed snapshot in
 // testdata. TILEWORK_UPDATE=1 writes the snapshots.
