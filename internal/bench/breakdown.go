@@ -55,8 +55,12 @@ func (m *measurement) breakdown(ctx context.Context, i int, r *run) error {
 func (r *Record) checkBreakdown() error {
 	for _, s := range r.Breakdown {
 		sum := s.Compute + s.Copies + s.Waiting
-		if !(min(s.Compute, s.Copies, s.Waiting, s.Overlapped) >= 0) || math.Abs(sum-s.Seconds) > 1e-6*s.Seconds {
+		if !(s.Seconds > 0 && min(s.Compute, s.Copies, s.Waiting, s.Overlapped) >= 0) ||
+			math.Abs(sum-s.Seconds) > 1e-6*s.Seconds {
 			return fmt.Errorf("times of %s, %+v: want compute, copies and waiting that add up to seconds", s.Device, s)
+		}
+		if s.Overlapped > s.Compute {
+			return fmt.Errorf("times of %s, %+v: want at most compute overlapped", s.Device, s)
 		}
 	}
 	return nil

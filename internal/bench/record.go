@@ -200,6 +200,40 @@ func (r *Record) check() error {
 	if r.Subject == "" {
 		return fmt.Errorf("no subject")
 	}
+	if err := r.checkProduct(); err != nil {
+		return err
+	}
+	if r.Error != "" {
+		return nil
+	}
+	if r.Counts != nil {
+		return r.Counts.check(r.flops())
+	}
+	if err := r.checkTimes(); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"intensity", r.Intensity}, {"joules", r.Joules}, {"peak_gflops", r.Peak}, {"setup_seconds", r.Setup}} {
+		if f.value < 0 {
+			return fmt.Errorf("%s %v: want at least 0", f.name, f.value)
+		}
+	}
+	for _, v := range r.Versus {
+		if v.Peer == "" || !(0 < v.P10 && v.P10 <= v.Speed && v.Speed <= v.P90) ||
+			v.High != 0 && !(0 <= v.Low && v.Low <= v.Speed && v.Speed <= v.High) {
+			return fmt.Errorf("versus %+v: want a peer, 0 < p10 ≤ speed ≤ p90, and low ≤ speed ≤ high", v)
+		}
+	}
+	if s := r.Steps; s != nil && !(min(s.Allocate, s.Upload, s.Download) >= 0 && s.Compute > 0) {
+		return fmt.Errorf("steps %+v: want positive times", *s)
+	}
+	return r.checkBreakdown()
+}
+
+// checkProduct checks the types and sizes.
+func (r *Record) checkProduct() error {
 	for _, f := range []struct{ name, value string }{{"in", r.In}, {"out", r.Out}} {
 		if _, err := dtype.Parse(f.value); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -208,12 +242,23 @@ func (r *Record) check() error {
 	if r.M < 1 || r.N < 1 || r.K < 1 {
 		return fmt.Errorf("shape %d×%d×%d: want sizes of at least 1", r.M, r.N, r.K)
 	}
-	if r.Error != "" {
-		return nil
+	if r.Products < 0 {
+		return fmt.Errorf("products %d: want at least 0", r.Products)
 	}
-	if r.Counts != nil {
-		return r.Counts.check(r.flops())
+	rows := 0
+	for _, n := range r.Groups {
+		if rows += n; n < 0 {
+			return fmt.Errorf("a group of %d rows: want at least 0", n)
+		}
 	}
+	if len(r.Groups) > 0 && rows != r.M {
+		return fmt.Errorf("groups of %d rows: want %d, the rows of C", rows, r.M)
+	}
+	return nil
+}
+
+// checkTimes checks the times, their number, and the rate.
+func (r *Record) checkTimes() error {
 	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 || r.MedianOf < 0 {
 		return fmt.Errorf("reps %d, batch %d, buffers %d: want at least 1 each", r.Reps, r.Batch, r.Buffers)
 	}
@@ -224,26 +269,12 @@ func (r *Record) check() error {
 	if rate := r.flops() / s.Median / 1e9; !r.onlyReads() && math.Abs(r.GFLOPS-rate) > 1e-6*rate {
 		return fmt.Errorf("gflops %v: want %v for %d×%d×%d in %v s", r.GFLOPS, rate, r.M, r.N, r.K, s.Median)
 	}
-	if r.Intensity < 0 {
-		return fmt.Errorf("intensity %v: want at least 0", r.Intensity)
-	}
-	if r.Joules < 0 {
-		return fmt.Errorf("energy %v J: want at least 0", r.Joules)
-	}
 	if n := len(r.Samples); n < 1 || n > r.Reps {
 		return fmt.Errorf("%d samples: want 1 to %d, the number of reps", n, r.Reps)
-	}
-	if err := r.checkBreakdown(); err != nil {
-		return err
 	}
 	for _, s := range r.Samples {
 		if !(s > 0) {
 			return fmt.Errorf("sample of %v s: want a positive time", s)
-		}
-	}
-	for _, v := range r.Versus {
-		if v.Peer == "" || !(v.Speed > 0) || v.High != 0 && !(0 <= v.Low && v.Low <= v.Speed && v.Speed <= v.High) {
-			return fmt.Errorf("versus %+v: want a peer, and a positive speed between low and high", v)
 		}
 	}
 	return nil
