@@ -31,6 +31,9 @@ func (a *Axis) fit(values []float64) scale {
 		s.low, s.high = s.low/margin, s.high*margin
 	} else {
 		s.low, s.high = 0, max(s.high, a.To)
+		if s.high == 0 {
+			s.high = 1 // all values are zero
+		}
 	}
 	return s
 }
@@ -57,9 +60,19 @@ func (s scale) maxTicks() int {
 // ticks returns at most about limit round values.
 func (s scale) ticks(limit int) []float64 {
 	limit = max(limit, 2)
-	if s.Log {
-		return s.powers(limit)
+	if !s.Log {
+		return s.multiples(limit)
 	}
+	all := s.powers(limit)
+	if even := s.multiples(limit); len(all) < 2 && len(even) > len(all) {
+		return even // a short range without powers
+	}
+	return all
+}
+
+// multiples returns the multiples of a round step in the range. The step of an axis of powers of
+// two, whose values are whole numbers, is at least 1.
+func (s scale) multiples(limit int) []float64 {
 	step := math.Pow10(int(math.Floor(math.Log10((s.high - s.low) / float64(limit)))))
 	for _, factor := range []float64{1, 2, 2.5, 5, 10} {
 		if (s.high-s.low)/(step*factor) <= float64(limit) {
@@ -67,8 +80,11 @@ func (s scale) ticks(limit int) []float64 {
 			break
 		}
 	}
+	if s.Binary {
+		step = max(step, 1)
+	}
 	var all []float64
-	for i := 0.0; i*step <= s.high*(1+1e-9); i++ {
+	for i := math.Ceil(s.low / step); i*step <= s.high*(1+1e-9); i++ {
 		all = append(all, i*step)
 	}
 	return all

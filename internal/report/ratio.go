@@ -168,6 +168,9 @@ func ratios(s *study) ([]*Chart, string) {
 			g.rows = chosen
 		}
 		comparisons := s.comparisons(g.rows)
+		if len(comparisons) == 0 {
+			continue // the libraries ran on more GPUs than our kernels
+		}
 		if s.onlySizes(comparisons) {
 			all = append(all, s.ratioLines(g.name, comparisons))
 			continue
@@ -179,6 +182,9 @@ func ratios(s *study) ([]*Chart, string) {
 			}
 			all = append(all, s.ratioDots(facet, of))
 		}
+	}
+	if all == nil {
+		return nil, "The libraries were timed on more GPUs than the kernels beside them."
 	}
 	return all, ""
 }

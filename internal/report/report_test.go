@@ -175,7 +175,7 @@ func TestMissing(t *testing.T) {
 		records       []bench.Record
 		section, want string
 	}{
-		{cpu, "transfers", "No product was timed with its copies"},
+		{cpu, "transfers", "No square product was timed with its copies"},
 		{cpu[2:3], "time", "so there is no crossover"},
 		{emulated, "rate", "No square product was timed."},
 		{cpu, "counts", "Nothing was counted"},

@@ -80,7 +80,9 @@ func (s *study) gainTile(rows []row) (Tile, bool) {
 		return Tile{}, false
 	}
 	n := commonSize(rows)
-	rows = filter(rows, func(r row) bool { return r.N == n && r.Threads == rows[0].Threads })
+	rows = filter(rows, func(r row) bool { return r.N == n })
+	threads := rows[0].Threads
+	rows = filter(rows, func(r row) bool { return r.Threads == threads })
 	byTime := func(a, b row) int { return cmp.Compare(a.Seconds.Median, b.Seconds.Median) }
 	slow, fast := slices.MaxFunc(rows, byTime), slices.MinFunc(rows, byTime)
 	if slow.Subject == fast.Subject {

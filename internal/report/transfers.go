@@ -21,7 +21,7 @@ var steps = []struct {
 func transfers(s *study) ([]*Chart, string) {
 	rows := filter(s.rows, of(onGPU), not(isPeer), isSquare, func(r row) bool { return r.Steps != nil })
 	if len(rows) == 0 {
-		return nil, "No product was timed with its copies (bench --device gpu --transfers)."
+		return nil, "No square product was timed with its copies (bench --device gpu --transfers)."
 	}
 	var all []*Chart
 	for _, g := range groupBy(rows, func(r row) string { return s.label(r.Types()+" on "+r.device(), r.source) }) {
