@@ -37,17 +37,33 @@ func compareTimes(old, new row) change {
 	return change{old, new, old.Seconds.Median / new.Seconds.Median, test.P, len(test.Warnings) > 0}
 }
 
-// changesTo returns the measurements that a source has in common with the first source.
+// changesTo returns the measurements that a source has in common with the first source. Records of
+// devices that only one of the two has are paired with those of another device of the same kind if
+// the sources share no device of that kind.
 func (s *study) changesTo(source int) []change {
-	base := map[string]row{}
 	var all []change
-	for _, r := range s.rows {
+	for _, kind := range []string{onCPU, onGPU} {
+		rows := filter(s.rows, of(kind))
+		found := pairs(rows, source, row.key)
+		if len(found) == 0 {
+			found = pairs(rows, source, row.caseKey)
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// pairs compares the rows of a source with those of the first source that have the same key.
+func pairs(rows []row, source int, key func(row) string) []change {
+	base := map[string]row{}
+	for _, r := range rows {
 		if r.source == 0 {
-			base[r.key()] = r
+			base[key(r)] = r
 		}
 	}
-	for _, r := range bySize(s.rows) {
-		if old, ok := base[r.key()]; ok && r.source == source {
+	var all []change
+	for _, r := range bySize(rows) {
+		if old, ok := base[key(r)]; ok && r.source == source {
 			all = append(all, compareTimes(old, r))
 		}
 	}
@@ -95,6 +111,10 @@ func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 	var rows []row
 	for _, x := range changes {
 		rows = append(rows, x.new)
+	}
+	if x := changes[0]; x.old.device() != x.new.device() {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s was measured on %s, and %s on %s.", s.sources[0], x.old.device(),
+			s.sources[source], x.new.device()))
 	}
 	names := s.naming(rows, "kind", "type")
 	drawing := &Rows{

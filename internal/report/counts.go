@@ -7,11 +7,6 @@ import (
 	"strings"
 )
 
-// emulated returns the name of the emulated GPU.
-func emulated(r row) string {
-	return strings.TrimSuffix(cmp.Or(r.Environment.GPU, r.Device), ", emulated")
-}
-
 // counts shows the memory accesses that the emulator counted.
 func counts(s *study) ([]*Chart, string) {
 	if len(s.counted) == 0 {
@@ -19,7 +14,7 @@ func counts(s *study) ([]*Chart, string) {
 	}
 	var all []*Chart
 	for _, g := range groupBy(s.counted, func(r row) string {
-		name := r.Types() + " for " + emulated(r)
+		name := r.Types() + " for " + r.device()
 		if r.Transposes() != "NN" {
 			name += ", " + r.Transposes()
 		}

@@ -132,7 +132,7 @@ func (s *study) title() string {
 	}
 	switch {
 	case len(devices) == 0 && len(s.counted) > 0:
-		return "Matrix multiplication, counted for " + emulated(s.counted[0])
+		return "Matrix multiplication, counted for " + s.counted[0].device()
 	case len(devices) == 0:
 		return "Matrix multiplication: no timed product"
 	}

@@ -341,36 +341,6 @@ func TestInexact(t *testing.T) {
 	}
 }
 
-// TestLaterRecord checks that the last of two records of one measurement is kept, and both of two
-// that differ.
-func TestLaterRecord(t *testing.T) {
-	m := newMachine(1, "", 1)
-	first, last := m.record(cpuModels[2], "cpu", bench.Cube(64), false), m.record(cpuModels[2], "cpu", bench.Cube(64),
-		false)
-	s := newStudy([]Source{{"r", []bench.Record{first, last}}})
-	if len(s.rows) != 1 || s.rows[0].Seconds != last.Seconds {
-		t.Errorf("got %d records, want the last one", len(s.rows))
-	}
-	for name, change := range map[string]func(*bench.Record){
-		"threads": func(r *bench.Record) { r.Threads = 1 }, "trans": func(r *bench.Record) { r.TransA = true },
-		"cold": func(r *bench.Record) { r.Cold = true }, "copies": func(r *bench.Record) { r.Transfers = true },
-		"scalars": func(r *bench.Record) { r.Beta = 1 }, "strides": func(r *bench.Record) { r.LDB = 100 },
-		"epilogue": func(r *bench.Record) { r.Activation = "relu" }, "type": func(r *bench.Record) { r.In = "bfloat16" },
-	} {
-		other := last
-		change(&other)
-		s := newStudy([]Source{{"r", []bench.Record{first, other}}})
-		if len(s.rows) != 2 {
-			t.Errorf("%s: got one of two different records", name)
-			continue
-		}
-		n := s.naming(s.rows)
-		if a, b := n.of(s.rows[0]), n.of(s.rows[1]); a == b || strings.Contains(a, "avx512") {
-			t.Errorf("%s: got names %q and %q for different records", name, a, b)
-		}
-	}
-}
-
 func TestOvertakes(t *testing.T) {
 	curve := func(time func(n float64) float64, sizes ...int) []row {
 		var rows []row

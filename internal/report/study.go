@@ -32,10 +32,13 @@ func (r row) kind() string {
 	return onCPU
 }
 
-// device returns the name of the CPU or GPU.
+// device returns the name of the CPU, the GPU or the emulated GPU.
 func (r row) device() string {
-	if r.kind() == onGPU {
+	switch r.kind() {
+	case onGPU:
 		return cmp.Or(r.Environment.GPU, r.Device)
+	case onEmu:
+		return strings.TrimSuffix(cmp.Or(r.Environment.GPU, r.Device), ", emulated")
 	}
 	return cmp.Or(plainName.Replace(r.Environment.CPU), r.Device)
 }
@@ -43,7 +46,8 @@ func (r row) device() string {
 // plainName removes trademark signs from a CPU's name.
 var plainName = strings.NewReplacer("(R)", "", "(TM)", "", "(tm)", "")
 
-func (r row) square() bool { return r.M == r.N && r.N == r.K }
+// square reports whether the product is one of square matrices, and no batch.
+func (r row) square() bool { return r.M == r.N && r.N == r.K && r.Products == 0 && len(r.Groups) == 0 }
 
 // study holds the records that charts are made from.
 type study struct {
@@ -112,14 +116,15 @@ func newStudy(sources []Source) *study {
 	return s
 }
 
-// overlap reports whether two sources have the same measurement.
+// overlap reports whether two sources have the same measurement, on any devices.
 func (s *study) overlap() bool {
 	from := map[string]int{}
 	for _, r := range slices.Concat(s.rows, s.counted) {
-		if source, known := from[r.key()]; known && source != r.source {
+		key := r.caseKey()
+		if source, known := from[key]; known && source != r.source {
 			return true
 		}
-		from[r.key()] = r.source
+		from[key] = r.source
 	}
 	return false
 }
@@ -130,10 +135,15 @@ type attribute struct {
 	text func(r row) string
 }
 
+// device is the attribute in which sources that are compared may differ.
+const device = "device"
+
 // attributes distinguish measurements of the same shape.
 var attributes = []attribute{
+	{device, row.device},
 	{"subject", func(r row) string { return r.Subject }},
 	{"kind", row.kind},
+	{"gpus", func(r row) string { return count(gpus(r), "GPU") }},
 	{"type", func(r row) string { return r.Types() }},
 	{"trans", func(r row) string { return r.Transposes() }},
 	{"threads", func(r row) string {
@@ -172,16 +182,34 @@ var attributes = []attribute{
 		return cmp.Or(strings.Join(strings.Fields(r.Bias+" "+r.Activation+" "+r.Epilogue), " "), "no epilogue")
 	}},
 	{"block scales", func(r row) string { return cmp.Or(r.BlockScales, "no block scales") }},
+	{"groups", func(r row) string {
+		if len(r.Groups) == 0 {
+			return "no groups"
+		}
+		least, most := slices.Min(r.Groups), slices.Max(r.Groups)
+		if least == most {
+			return fmt.Sprintf("groups of %d rows", most)
+		}
+		return fmt.Sprintf("groups of %d to %d rows", least, most)
+	}},
+	{"invariance", func(r row) string {
+		if r.RowInvariant && !r.Peer {
+			return "row-invariant"
+		}
+		return "not row-invariant"
+	}},
 }
 
 // key returns a string that is equal for two records of the same measurement.
-func (r row) key() string {
-	parts := []string{shape(r.Record)}
+func (r row) key() string { return r.device() + "\x00" + r.caseKey() }
+
+// caseKey returns a string that is equal for two records of the same measurement on any devices.
+func (r row) caseKey() string {
+	parts := []string{shape(r.Record), fmt.Sprint(r.Groups)}
 	for _, a := range attributes {
-		parts = append(parts, a.text(r))
-	}
-	if r.Counts != nil {
-		parts = append(parts, emulated(r)) // kernels differ by GPU
+		if a.name != device {
+			parts = append(parts, a.text(r))
+		}
 	}
 	return strings.Join(parts, "\x00")
 }
@@ -193,18 +221,21 @@ type naming struct {
 	parts   []int // of attributes
 }
 
-// naming selects the attributes that differ among rows, except those in without.
+// naming selects the attributes that differ among rows, except those in without. Sources that are
+// compared may have been measured on different devices, which are named only if they differ within
+// a source.
 func (s *study) naming(rows []row, without ...string) naming {
 	n := naming{study: s}
 	for i, a := range attributes {
-		if slices.Contains(without, a.name) {
-			continue
-		}
-		for _, r := range rows {
-			if a.text(r) != a.text(rows[0]) {
-				n.parts = append(n.parts, i)
-				break
+		differs := func(r row) bool {
+			first := rows[0]
+			if a.name == device {
+				first = rows[slices.IndexFunc(rows, func(x row) bool { return x.source == r.source })]
 			}
+			return a.text(r) != a.text(first)
+		}
+		if !slices.Contains(without, a.name) && slices.ContainsFunc(rows, differs) {
+			n.parts = append(n.parts, i)
 		}
 	}
 	n.sources = !slices.Contains(without, "source") &&

@@ -43,3 +43,91 @@ func TestNoSectors(t *testing.T) {
 	r.Counts = &bench.Counts{Instructions: 1, Flops: 8192}
 	check(t, newReport(t, Source{"r", []bench.Record{r}}), true)
 }
+
+// TestLaterRecord checks that the last of two records of one measurement is kept, and both of two
+// that differ.
+func TestLaterRecord(t *testing.T) {
+	m := newMachine(1, "", 1)
+	first, last := m.record(cpuModels[2], "cpu", bench.Cube(64), false), m.record(cpuModels[2], "cpu", bench.Cube(64),
+		false)
+	s := newStudy([]Source{{"r", []bench.Record{first, last}}})
+	if len(s.rows) != 1 || s.rows[0].Seconds != last.Seconds {
+		t.Errorf("got %d records, want the last one", len(s.rows))
+	}
+	for name, change := range map[string]func(*bench.Record){
+		"threads": func(r *bench.Record) { r.Threads = 1 }, "trans": func(r *bench.Record) { r.TransA = true },
+		"cold": func(r *bench.Record) { r.Cold = true }, "copies": func(r *bench.Record) { r.Transfers = true },
+		"scalars": func(r *bench.Record) { r.Beta = 1 }, "strides": func(r *bench.Record) { r.LDB = 100 },
+		"epilogue": func(r *bench.Record) { r.Activation = "relu" }, "type": func(r *bench.Record) { r.In = "bfloat16" },
+		"device":   func(r *bench.Record) { r.Environment.CPU = "Other CPU" },
+		"products": func(r *bench.Record) { r.Products = 8 }, "groups": func(r *bench.Record) { r.Groups = []int{32, 32} },
+		"rows": func(r *bench.Record) { r.RowInvariant = true },
+	} {
+		other := last
+		change(&other)
+		s := newStudy([]Source{{"r", []bench.Record{first, other}}})
+		if len(s.rows) != 2 {
+			t.Errorf("%s: got one of two different records", name)
+			continue
+		}
+		n := s.naming(s.rows)
+		of := func(r row) string { return n.of(r, shape(r.Record)) }
+		if a, b := of(s.rows[0]), of(s.rows[1]); a == b || strings.Contains(a, "avx512") {
+			t.Errorf("%s: got names %q and %q for different records", name, a, b)
+		}
+	}
+}
+
+// TestPeersOnMoreGPUs checks that a library on two GPUs and on four has two measurements, and that
+// the chart of ratios has both.
+func TestPeersOnMoreGPUs(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	var records []bench.Record
+	for gpus, device := range map[int]string{2: "gpu:0,1", 4: "gpu:0,1,2,3"} {
+		ours := m.record(pace{subject: "wgmma@" + device, rate: 40_000 * float64(gpus)}, device, bench.Cube(8192), false)
+		ours.Versus = []bench.Ratio{{Peer: "pytorch", Speed: float64(gpus), P10: 1, P90: 5}}
+		peer := m.record(pace{subject: "pytorch", peer: true, rate: 20_000}, device, bench.Cube(8192), false)
+		records = append(records, ours, peer)
+	}
+	r := newReport(t, Source{"r", records})
+	if len(r.Notes) != 0 {
+		t.Errorf("got notes %q", r.Notes)
+	}
+	rows := r.chart(t, "ratio-gpu-float32").Drawing.(*Rows).Rows
+	if len(rows) != 2 || rows[0].Name != "8192³, 2 GPUs" || rows[1].Name != "8192³, 4 GPUs" {
+		t.Errorf("got rows %+v, want the ratios of 2 and of 4 GPUs", rows)
+	}
+}
+
+// TestOtherDevices checks records of two GPUs: in one source they have curves of their own, in two
+// sources they are compared, unless both sources have both.
+func TestOtherDevices(t *testing.T) {
+	old, new := newMachine(1, "NVIDIA H100", 1), newMachine(2, "NVIDIA H200", 2)
+	sweep := func(m *machine) (records []bench.Record) {
+		for n := 1024; n <= 4096; n *= 2 {
+			records = append(records, m.record(gpuModels[2], "gpu:0", bench.Cube(n), false))
+		}
+		return records
+	}
+	both := append(sweep(old), sweep(new)...)
+	c := newReport(t, Source{"r", both}).chart(t, "rate-gpu-float32")
+	if keys := c.Legend(); len(keys) < 2 || keys[0].Name != "NVIDIA H100" || keys[1].Name != "NVIDIA H200" {
+		t.Errorf("one source: got legend %+v", keys)
+	}
+	r := newReport(t, Source{"old", sweep(old)}, Source{"new", sweep(new)})
+	if tile := r.Tiles[0]; tile.Value < "1.9" || tile.Value > "2.1" {
+		t.Errorf("two sources: got tile %+v", tile)
+	}
+	if notes := strings.Join(r.chart(t, "change-new-gpu-float32").Notes, " "); !strings.Contains(notes,
+		"old was measured on NVIDIA H100, and new on NVIDIA H200.") {
+		t.Errorf("two sources: got notes %q", notes)
+	}
+	if keys := r.chart(t, "rate-gpu-float32").Legend(); keys[2].Name != "blocked" {
+		t.Errorf("two sources: got legend %+v", keys)
+	}
+	r = newReport(t, Source{"old", both}, Source{"new", sweep(new)})
+	if changes := r.chart(t, "change-new-gpu-float32"); len(changes.Table.Rows) != 3 || strings.Contains(
+		strings.Join(changes.Notes, " "), "was measured on") {
+		t.Errorf("sources with a common GPU: got %d rows, notes %q", len(changes.Table.Rows), changes.Notes)
+	}
+}
