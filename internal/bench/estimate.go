@@ -25,14 +25,12 @@ func NewEstimate(jobs [][]gemm.Problem) *Estimate {
 	for _, problems := range jobs {
 		left := map[int]float64{}
 		for k := range problems {
-			left[k] = operations(&problems[k])
+			left[k] = problems[k].Flops()
 		}
 		e.left = append(e.left, left)
 	}
 	return e
 }
-
-func operations(p *gemm.Problem) float64 { return float64(p.M) * float64(p.N) * float64(p.K) }
 
 // Skip removes product k of job i.
 func (e *Estimate) Skip(i, k int) { delete(e.left[i], k) }

@@ -266,7 +266,7 @@ func writeBench(w io.Writer, records []Record, _ int) error {
 			for _, s := range r.Samples {
 				fmt.Fprintf(out, "%s %d %v ns/op", name, n, s*1e9)
 				if _, rated := r.Rate(); rated {
-					fmt.Fprintf(out, " %v GFLOP/s", r.flops()/s/1e9)
+					fmt.Fprintf(out, " %v GFLOP/s", r.Flops()/s/1e9)
 				}
 				fmt.Fprintln(out)
 			}

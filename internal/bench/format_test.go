@@ -31,7 +31,7 @@ func examples(t *testing.T) []Record {
 		r.Subject, r.Environment, r.Buffers = name, env, 1
 		r.Reps, r.Batch, r.Verified, r.ErrorRatio = len(seconds), 2, true, 0.125
 		r.Seconds, r.Samples = summarize(seconds), samples(seconds)
-		r.GFLOPS = r.flops() / r.Seconds.Median / 1e9
+		r.GFLOPS = r.Flops() / r.Seconds.Median / 1e9
 		return r
 	}
 	c := shape(t, Shape{10, 20, 50}, dtype.F32, dtype.F32)
@@ -230,8 +230,8 @@ func TestBench(t *testing.T) {
 			if sec, ok := res.Value("sec/op"); !ok || !near(sec, s) {
 				t.Errorf("%s: got %v s, want %v", res.Name, sec, s)
 			}
-			if rate, ok := res.Value("GFLOP/s"); !ok || !near(rate, r.flops()/s/1e9) {
-				t.Errorf("%s: got %v GFLOP/s, want %v", res.Name, rate, r.flops()/s/1e9)
+			if rate, ok := res.Value("GFLOP/s"); !ok || !near(rate, r.Flops()/s/1e9) {
+				t.Errorf("%s: got %v GFLOP/s, want %v", res.Name, rate, r.Flops()/s/1e9)
 			}
 			if res.Iters != r.Batch*r.Reps/len(r.Samples) {
 				t.Errorf("%s: got %d iterations, want %d", res.Name, res.Iters, r.Batch*r.Reps/len(r.Samples))
@@ -415,8 +415,8 @@ func TestGatedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := newRecord(&Case{Problem: p}); r.Epilogue != "swiglu+residual" || r.Activation != "" ||
-		r.flops() != p.Flops() || p.Flops() != 2*2*8*8*8 {
+		r.Flops() != p.Flops() || p.Flops() != 2*2*8*8*8 {
 		t.Errorf("got epilogue %q, activation %q and %v operations, want swiglu+residual, none and %v", r.Epilogue,
-			r.Activation, r.flops(), p.Flops())
+			r.Activation, r.Flops(), p.Flops())
 	}
 }

@@ -468,4 +468,7 @@ func TestBandwidth(t *testing.T) {
 	if r.Products, r.Groups = 0, []int{1, 1}; r.Bandwidth() != 2*(2*5+2*5*3+4*2*3) {
 		t.Errorf("two groups: got %v B/s", r.Bandwidth())
 	}
+	if r.Groups, r.Epilogue = nil, "swiglu"; r.Bandwidth() != 2*(2*5+2*5*3+4*2*3) {
+		t.Errorf("gated product: got %v B/s", r.Bandwidth())
+	}
 }

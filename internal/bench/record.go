@@ -175,21 +175,35 @@ func (r *Record) upgrade() {
 	}
 }
 
+// Bytes returns the bytes of A, B and C. They include all products of a batch, and both B of a
+// gated product.
+func (r *Record) Bytes() (a, b, c float64) {
+	in, errIn := dtype.Parse(r.In)
+	out, errOut := dtype.Parse(r.Out)
+	if errIn != nil || errOut != nil {
+		return 0, 0, 0
+	}
+	m, n, k := float64(r.M), float64(r.N), float64(r.K)
+	products := float64(max(r.Products, 1))
+	bs := products * float64(max(len(r.Groups), 1))
+	if r.gated() {
+		bs *= 2
+	}
+	input, output := float64(in.Bits())/8, float64(out.Bits())/8 // bytes of an element
+	return products * m * k * input, bs * k * n * input, products * m * n * output
+}
+
 // Bandwidth returns the bytes of A, B and C, each counted once, divided by the median time. For the
 // peer Reading it counts the bytes of B alone.
 func (r *Record) Bandwidth() float64 {
-	in, errIn := dtype.Parse(r.In)
-	out, errOut := dtype.Parse(r.Out)
-	if !r.Timed() || errIn != nil || errOut != nil || r.Seconds.Median == 0 {
+	if !r.Timed() || r.Seconds.Median == 0 {
 		return 0
 	}
-	m, n, k := float64(r.M), float64(r.N), float64(r.K)
-	as, bs := float64(max(r.Products, 1)), float64(max(r.Products, len(r.Groups), 1))
-	input, output := float64(in.Bits())/8, float64(out.Bits())/8 // bytes of an element
+	a, b, c := r.Bytes()
 	if r.onlyReads() {
-		return bs * k * n * input / r.Seconds.Median
+		a, c = 0, 0
 	}
-	return (as*m*k*input + bs*k*n*input + as*m*n*output) / r.Seconds.Median
+	return (a + b + c) / r.Seconds.Median
 }
 
 // check returns an error if Measure cannot have written r.
@@ -207,7 +221,7 @@ func (r *Record) check() error {
 		return nil
 	}
 	if r.Counts != nil {
-		return r.Counts.check(r.flops())
+		return r.Counts.check(r.Flops())
 	}
 	if err := r.checkTimes(); err != nil {
 		return err
@@ -266,7 +280,7 @@ func (r *Record) checkTimes() error {
 	if !(0 < s.Min && s.Min <= s.P10 && s.P10 <= s.Median && s.Median <= s.P90 && s.P90 <= s.Max && s.Spread >= 0) {
 		return fmt.Errorf("seconds %+v: want 0 < min ≤ p10 ≤ median ≤ p90 ≤ max", s)
 	}
-	if rate := r.flops() / s.Median / 1e9; !r.onlyReads() && math.Abs(r.GFLOPS-rate) > 1e-6*rate {
+	if rate := r.Flops() / s.Median / 1e9; !r.onlyReads() && math.Abs(r.GFLOPS-rate) > 1e-6*rate {
 		return fmt.Errorf("gflops %v: want %v for %d×%d×%d in %v s", r.GFLOPS, rate, r.M, r.N, r.K, s.Median)
 	}
 	if n := len(r.Samples); n < 1 || n > r.Reps {
@@ -280,11 +294,20 @@ func (r *Record) checkTimes() error {
 	return nil
 }
 
-// flops returns the operations of all products of the record, as gemm.Problem.Flops counts them.
-func (r *Record) flops() float64 {
+// Flops returns the operations of all products of the record, as gemm.Problem.Flops counts them.
+func (r *Record) Flops() float64 {
 	products := max(r.Products, 1)
-	if e, err := gemm.ParseEpilogue(r.Epilogue); err == nil && e.Gated {
+	if r.gated() {
 		products *= 2
 	}
 	return 2 * float64(r.M) * float64(r.N) * float64(r.K) * float64(products)
+}
+
+// gated reports whether the product is gated, which multiplies A by two matrices.
+func (r *Record) gated() bool {
+	if r.Epilogue == "" {
+		return false
+	}
+	e, err := gemm.ParseEpilogue(r.Epilogue)
+	return err == nil && e.Gated
 }

@@ -85,7 +85,7 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 		return err
 	}
 	if m.o.count != nil {
-		r.record.Counts.Flops = int64(r.record.flops())
+		r.record.Counts.Flops = int64(r.record.Flops())
 		return nil
 	}
 	if r.record.Steps, err = m.site.steps(i); err != nil {
@@ -313,7 +313,7 @@ func (m *measurement) measured(r *run) Record {
 	rec.Reps, rec.MedianOf, rec.Batch, rec.Interrupted = len(r.times), r.medianOf, r.batch, !m.enough(r)
 	rec.Seconds, rec.Samples = summarize(r.times), samples(r.times)
 	if !rec.onlyReads() {
-		rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
+		rec.GFLOPS = rec.Flops() / rec.Seconds.Median / 1e9
 	}
 	if m.o.Peak != nil && !rec.onlyReads() {
 		rec.Peak = m.o.Peak(m.c.Problem.In(), rec.Precision, m.c.Threads)

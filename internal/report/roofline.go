@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"tilework/dtype"
 	"tilework/internal/model"
 )
 
@@ -34,19 +33,11 @@ func bandwidth(r row) float64 {
 // intensity returns the operations per byte of compulsory traffic: A and B are read once, C is
 // written once and, if beta is not 0, read once.
 func intensity(r row) float64 {
-	bytes := func(name string) float64 { // of an element
-		t, err := dtype.Parse(name)
-		if err != nil { // cannot happen: ReadRecords rejects unknown types
-			return math.NaN()
-		}
-		return float64(t.Bits()) / 8
-	}
-	m, n, k := float64(r.M), float64(r.N), float64(r.K)
-	c := m * n * bytes(r.Out)
+	a, b, c := r.Bytes()
 	if r.Beta != 0 {
 		c *= 2
 	}
-	return 2 * m * n * k / ((m*k+k*n)*bytes(r.In) + c)
+	return r.Flops() / (a + b + c)
 }
 
 // rung is a row of a roofline with its position on the X axis.
@@ -59,32 +50,27 @@ type rung struct {
 // rungs returns the points of a roofline and the label of their X axis. If several kernels were
 // timed on squares only, each one is shown at the operations per byte that its threads load, at its
 // largest size. Otherwise the fastest kernel of each shape is shown at the intensity of the
-// product.
+// product. Each arithmetic has points of its own.
 func (s *study) rungs(rows []row) (all []rung, label string) {
 	loads := filter(rows, not(isPeer), func(r row) bool { return r.Intensity > 0 })
-	if curves := s.curves(loads, "kind", "type"); len(curves) > 1 && !slices.ContainsFunc(rows, not(isSquare)) {
-		for _, c := range curves {
-			r := c.rows[len(c.rows)-1]
-			all = append(all, rung{r, s.label(c.name, c.source), r.Intensity})
+	names := s.naming(loads, "kind", "type")
+	kernel := func(r row) string { return names.of(r) }
+	if !slices.ContainsFunc(rows, not(isSquare)) && len(groupBy(loads, kernel)) > 1 {
+		for _, g := range groupBy(loads, func(r row) string { return kernel(r) + "\x00" + arithmetic(r) }) {
+			sorted := bySize(g.rows)
+			r := sorted[len(sorted)-1]
+			all = append(all, rung{r, kernel(r), r.Intensity})
 		}
 		return all, "operations per byte that the threads load"
 	}
 	if ours := filter(rows, not(isPeer)); len(ours) > 0 {
 		rows = ours
 	}
-	names := s.naming(rows, "subject", "kind", "type")
-	best := map[string]int{}
-	for _, r := range bySize(rows) {
-		name := names.of(r, shape(r.Record))
-		i, known := best[name]
-		if !known {
-			i = len(all)
-			best[name] = i
-			all = append(all, rung{r, name, intensity(r)})
-		}
-		if r.GFLOPS > all[i].GFLOPS {
-			all[i].row = r
-		}
+	names = s.naming(rows, "subject", "kind", "type")
+	product := func(r row) string { return names.of(r, shape(r.Record)) }
+	for _, g := range groupBy(bySize(rows), func(r row) string { return product(r) + "\x00" + arithmetic(r) }) {
+		r := slices.MaxFunc(g.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
+		all = append(all, rung{r, product(r), intensity(r)})
 	}
 	return all, "operations per byte of A, B and C"
 }

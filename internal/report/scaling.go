@@ -110,9 +110,7 @@ func weakScaling(g group) *Chart {
 	c.Table.Columns = []Column{{"kernel", ""}, {"product", ""}, {"GPUs", ""}, {"rate of each GPU", unit},
 		{"efficiency", "%"}}
 	work := func(r row) float64 { // of each GPU, in steps of 2 %
-		n := gpus(r)
-		flops := 2 * float64(r.M) * float64(r.N) * float64(r.K) / float64(n)
-		return math.Round(math.Log(flops) / 0.02)
+		return math.Round(math.Log(r.Flops()/float64(gpus(r))) / 0.02)
 	}
 	for _, load := range groupBy(g.rows, func(r row) string {
 		kernel, _, _ := onGPUs(r)

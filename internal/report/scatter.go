@@ -49,7 +49,7 @@ func fastestPeers(comparisons []comparison, source int) comparison {
 // of operations, or nil if the cases are few. In a comparison of sources the color stands for the
 // source, otherwise for the class of the shape.
 func (s *study) ratioScatter(facet string, comparisons []comparison) *Chart {
-	lines := &Lines{X: Axis{Label: "operations of a product, 2·M·N·K", Log: true, Text: operationsTick},
+	lines := &Lines{X: Axis{Label: "operations, 2·M·N·K for each product", Log: true, Text: operationsTick},
 		Y: Axis{Label: "speed relative to the fastest library (1× = equal)", Log: true, Text: timesTick}}
 	c := &Chart{ID: "scatter-" + word(facet), Title: "Against the libraries, by size: " + facet, Drawing: lines}
 	c.Table.Columns = []Column{{"case", ""}, {"library", ""}, {"kernel", ""}, {"operations", "10⁶"}, {"speed", "×"}}
@@ -64,7 +64,7 @@ func (s *study) ratioScatter(facet string, comparisons []comparison) *Chart {
 		s.scatterPoints(lines, &x)
 		for i, d := range x.ratios {
 			c.Table.add(textCell(s.label(x.cases[i], source)), textCell(d.Peer), textCell(d.Subject),
-				numberCell(digits(operations(d.Record)/1e6), operations(d.Record)/1e6), numberCell(d.text(), d.Speed))
+				numberCell(digits(d.Flops()/1e6), d.Flops()/1e6), numberCell(d.text(), d.Speed))
 		}
 		answers = append(answers, s.scatterAnswer(&x))
 	}
@@ -88,7 +88,7 @@ func (s *study) scatterPoints(lines *Lines, x *comparison) {
 		for j, d := range x.ratios {
 			first := slices.IndexFunc(shapeClasses, func(c shapeClass) bool { return c.has(d.Record) })
 			if first == i {
-				series.Points = append(series.Points, Point{X: operations(d.Record), Y: d.Speed, Low: d.Speed, High: d.Speed,
+				series.Points = append(series.Points, Point{X: d.Flops(), Y: d.Speed, Low: d.Speed, High: d.Speed,
 					Text: describe(x.cases[j]+": "+d.Subject, d.row)})
 			}
 		}
@@ -123,9 +123,6 @@ func (s *study) scatterAnswer(x *comparison) string {
 	}
 	return strings.ToUpper(text[:1]) + text[1:]
 }
-
-// operations returns the number of operations of a product.
-func operations(r *bench.Record) float64 { return 2 * float64(r.M) * float64(r.N) * float64(r.K) }
 
 // operationsTick formats a number of operations for an axis: "10 G".
 func operationsTick(v float64) string {

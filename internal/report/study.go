@@ -335,7 +335,7 @@ func rowsOf(m map[int]row) []row {
 func bySize(rows []row) []row {
 	return slices.SortedStableFunc(slices.Values(rows), func(a, b row) int {
 		return cmp.Or(
-			cmp.Compare(float64(a.M)*float64(a.N)*float64(a.K), float64(b.M)*float64(b.N)*float64(b.K)),
+			cmp.Compare(a.Flops(), b.Flops()),
 			cmp.Compare(a.M, b.M), cmp.Compare(a.N, b.N))
 	})
 }

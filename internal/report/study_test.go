@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -129,5 +130,26 @@ func TestOtherDevices(t *testing.T) {
 	if changes := r.chart(t, "change-new-gpu-float32"); len(changes.Table.Rows) != 3 || strings.Contains(
 		strings.Join(changes.Notes, " "), "was measured on") {
 		t.Errorf("sources with a common GPU: got %d rows, notes %q", len(changes.Table.Rows), changes.Notes)
+	}
+}
+
+// TestRooflineOfTypes checks that a roofline has a point for each type, at the intensity of that
+// type, and that groups read a B each.
+func TestRooflineOfTypes(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	single := m.record(gpuModels[2], "gpu:0", bench.Shape{M: 64, N: 1024, K: 1024}, false)
+	half := m.record(pace{subject: "wgmma", rate: 400_000}, "gpu:0", bench.Shape{M: 64, N: 1024, K: 1024}, false)
+	half.In, half.Out = "bfloat16", "bfloat16"
+	grouped := half
+	grouped.Groups = []int{32, 32}
+	rows := newReport(t, Source{"r", []bench.Record{single, half, grouped}}).chart(t, "roofline-nvidia-h200").Table.Rows
+	if len(rows) != 3 {
+		t.Fatalf("got %d points, want 3", len(rows))
+	}
+	const flops, ac, b = 2 * 64 * 1024 * 1024, 2 * 64 * 1024, 1024 * 1024 // elements
+	for i, want := range []float64{flops / 4. / (ac + b), flops / 2. / (ac + b), flops / 2. / (ac + 2*b)} {
+		if got := rows[i][3].Number; math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%v: got %v operations per byte, want %v", rows[i][2].Text, got, want)
+		}
 	}
 }
