@@ -33,8 +33,7 @@ var columns = []column{
 	{"k", func(r *Record) any { return r.K }, "", nil},
 	{"products", func(r *Record) any { return max(r.Products, 1) }, "products",
 		notable(func(r *Record) string { return strconv.Itoa(max(r.Products, 1)) }, "1")},
-	{"groups", func(r *Record) any { return strings.Trim(fmt.Sprint(r.Groups), "[]") }, "groups",
-		func(r *Record) string { return strings.Trim(fmt.Sprint(r.Groups), "[]") }},
+	{"groups", func(r *Record) any { return groupsText(r) }, "groups", groupsText},
 	{"trans", func(r *Record) any { return r.Transposes() }, "trans", notable((*Record).Transposes, "NN")},
 	{"lda", func(r *Record) any { return r.LDA }, "", nil},
 	{"ldb", func(r *Record) any { return r.LDB }, "", nil},
@@ -264,6 +263,9 @@ func energyText(r *Record) string {
 	return withUnit(r.Joules, []unit{{"J", 1}, {"mJ", 1e-3}}, unit{"µJ", 1e-6})
 }
 
+// groupsText returns the rows of each group: "409 205 102".
+func groupsText(r *Record) string { return strings.Trim(fmt.Sprint(r.Groups), "[]") }
+
 // Transposes returns the transpose letters of BLAS: "NT" for A·Bᵀ.
 func (r *Record) Transposes() string {
 	letter := map[bool]string{false: "N", true: "T"}
@@ -290,7 +292,7 @@ func rateText(r *Record) string {
 
 func percentOfPeak(r *Record) string {
 	percent, known := r.PercentOfPeak()
-	if !known || !r.Timed() {
+	if !known {
 		return ""
 	}
 	return fmt.Sprintf("%.1f%%", percent)

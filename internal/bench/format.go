@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tilework/internal/names"
@@ -276,18 +277,47 @@ func writeBench(w io.Writer, records []Record, _ int) error {
 }
 
 // benchName returns a benchmark name whose parts, such as /subject and /in, benchstat can filter
-// by.
+// by. Records of different products have different names, because benchstat takes lines of equal
+// names for repetitions.
 func benchName(r *Record) string {
 	b := new(strings.Builder)
 	fmt.Fprintf(b, "BenchmarkGemm/subject=%s/in=%s/out=%s/M=%d/N=%d/K=%d/trans=%s/threads=%d", benchWord(r.Subject), r.In,
 		r.Out, r.M, r.N, r.K, r.Transposes(), r.Threads)
-	if r.Cold {
-		b.WriteString("/cache=cold")
-	}
-	if r.Transfers {
-		b.WriteString("/transfers=yes")
+	for _, p := range benchParts {
+		if value := p.value(r); value != p.usual {
+			fmt.Fprintf(b, "/%s=%s", p.name, benchWord(value))
+		}
 	}
 	return b.String()
+}
+
+// benchParts lists the parts of a benchmark name that are left out if they have their usual value.
+var benchParts = []struct {
+	name, usual string
+	value       func(*Record) string
+}{
+	{"ld", "dense", func(r *Record) string {
+		if r.Dense() {
+			return "dense"
+		}
+		return fmt.Sprintf("%d,%d,%d", r.LDA, r.LDB, r.LDC)
+	}},
+	{"products", "1", func(r *Record) string { return strconv.Itoa(max(r.Products, 1)) }},
+	{"groups", "", groupsText},
+	{"alpha", "1", func(r *Record) string { return plain(r.Alpha) }},
+	{"beta", "0", func(r *Record) string { return plain(r.Beta) }},
+	{"bias", "", func(r *Record) string { return r.Bias }},
+	{"activation", "", func(r *Record) string { return r.Activation }},
+	{"epilogue", "", func(r *Record) string { return r.Epilogue }},
+	{"scales", "", func(r *Record) string { return r.BlockScales }},
+	{"rows", "", func(r *Record) string {
+		if r.RowInvariant {
+			return "invariant"
+		}
+		return ""
+	}},
+	{"cache", "warm", cacheText},
+	{"transfers", "", yes(func(r *Record) bool { return r.Transfers })},
 }
 
 // oneLine replaces each run of white space, including line ends, by one space.

@@ -252,6 +252,32 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchNames checks that records of different products have different benchmark names.
+func TestBenchNames(t *testing.T) {
+	first := examples(t)[0]
+	if got, want := benchName(&first),
+		"BenchmarkGemm/subject=tile_8_x/in=float32/out=float32/M=10/N=20/K=50/trans=NN/threads=2"; got != want {
+		t.Errorf("got name %s, want %s", got, want)
+	}
+	for want, change := range map[string]func(*Record){
+		"/ld=50,21,20": func(r *Record) { r.LDB = 21 }, "/products=8": func(r *Record) { r.Products = 8 },
+		"/groups=4_6": func(r *Record) { r.Groups = []int{4, 6} }, "/alpha=0.5": func(r *Record) { r.Alpha = 0.5 },
+		"/beta=1": func(r *Record) { r.Beta = 1 }, "/bias=row": func(r *Record) { r.Bias = "row" },
+		"/activation=relu":      func(r *Record) { r.Activation = "relu" },
+		"/epilogue=swiglu":      func(r *Record) { r.Epilogue = "swiglu" },
+		"/scales=1x128+128x128": func(r *Record) { r.BlockScales = "1x128+128x128" },
+		"/rows=invariant":       func(r *Record) { r.RowInvariant = true },
+		"/cache=cold":           func(r *Record) { r.Cold = true },
+		"/transfers=yes":        func(r *Record) { r.Transfers = true },
+	} {
+		r := first
+		change(&r)
+		if got := benchName(&r); got != benchName(&first)+want {
+			t.Errorf("got name %s, want it to end in %s", got, want)
+		}
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	for _, format := range []string{"json", "jsonl"} {
 		for n := range 6 {

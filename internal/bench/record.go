@@ -138,6 +138,18 @@ func newRecord(c *Case) Record {
 	return r
 }
 
+// Dense reports whether the rows of A, B and C follow each other without space.
+func (r *Record) Dense() bool {
+	a, b := r.K, r.N
+	if r.TransA {
+		a = r.M
+	}
+	if r.TransB {
+		b = r.K
+	}
+	return r.LDA == a && r.LDB == b && r.LDC == r.N
+}
+
 // Timed reports whether the record has times.
 func (r *Record) Timed() bool { return r.Error == "" && r.Counts == nil }
 

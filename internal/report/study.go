@@ -166,14 +166,7 @@ var attributes = []attribute{
 	}},
 	{"scalars", func(r row) string { return fmt.Sprintf("α=%v β=%v", r.Alpha, r.Beta) }},
 	{"strides", func(r row) string {
-		a, c, b := r.K, r.N, r.N
-		if r.TransA {
-			a = r.M
-		}
-		if r.TransB {
-			b = r.K
-		}
-		if r.LDA == a && r.LDB == b && r.LDC == c {
+		if r.Dense() {
 			return "dense"
 		}
 		return fmt.Sprintf("ld %d, %d, %d", r.LDA, r.LDB, r.LDC)
