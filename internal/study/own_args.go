@@ -112,6 +112,9 @@ func (a *Arg) matrix(ctx context.Context, memory *emu.Memory, name string) (*mat
 	if err != nil {
 		return nil, err
 	}
+	if m.count() == 0 {
+		return nil, fmt.Errorf("%s has no elements: want at least one", a.File)
+	}
 	switch {
 	case kind.digits:
 		data = m.digits()

@@ -134,7 +134,7 @@ func demangle(name string) (title, arguments string) {
 		}
 		digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
 		n, err := strconv.Atoi(text[:digits])
-		if err != nil || digits+n > len(text) {
+		if err != nil || n > len(text)-digits {
 			return title, strings.TrimPrefix(rest, "E")
 		}
 		if !tag {

@@ -45,7 +45,7 @@ func TestOwnNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"matmul": "matmul ", "_Z6matmulPKfS0_Pfi": "matmul PKfS0_Pfi", "_ZN3geo4areaILi8EEvPf": "area ILi8EEvPf",
 		"_ZN8__main__3addB2v1B5cw5EEE5ArrayIfLi1E1C7mutable7alignedEi": "add 5ArrayIfLi1E1C7mutable7alignedEi",
-		"_Z": "_Z ", "_Z99f": "_Z99f 99f",
+		"_Z": "_Z ", "_Z99f": "_Z99f 99f", "_Z9223372036854775807f": "_Z9223372036854775807f 9223372036854775807f",
 	} {
 		title, arguments := demangle(name)
 		if got := title + " " + arguments; got != want {

@@ -184,3 +184,27 @@ func TestOwnArrays(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnOddInput runs PTX that begins with an empty line, and refuses a file without elements.
+func TestOwnOddInput(t *testing.T) {
+	q, err := OwnExample(&Request{Rung: "naive", GPU: "h200", Sizes: Sizes{4, 4, 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.PTX = "\n\n" + q.PTX
+	x, err := RunOwn(t.Context(), q, quiet)
+	if err != nil || !x.Solved || x.Listing.PTX[0].Text == "" {
+		t.Errorf("got %+v, error %v; want a solved run without empty lines at the beginning", x, err)
+	}
+	for _, kind := range []string{"file", "inout"} {
+		empty := matio.Array{Type: "<f4", Shape: []int{0, 4}}
+		for i, a := range q.Args {
+			if a.Kind != "number" {
+				q.Args[i] = Arg{Kind: kind, File: "a.npy", Data: empty.Encode()}
+			}
+		}
+		if _, err := RunOwn(t.Context(), q, quiet); err == nil || !strings.Contains(err.Error(), "no elements") {
+			t.Errorf("%s without elements: got error %v", kind, err)
+		}
+	}
+}

@@ -222,7 +222,7 @@ func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress 
 
 func finding(f *check.Finding, numbers lines) Finding {
 	place := func(s *emu.Site, block, thread emu.Dim3) Place {
-		return Place{Line: numbers.of(s.Pos), File: s.Source.File, Source: s.Source.Line, Opcode: s.Opcode, Block: block,
+		return Place{Line: numbers.of(s.Pos.Line), File: s.Source.File, Source: s.Source.Line, Opcode: s.Opcode, Block: block,
 			Thread: thread}
 	}
 	x := Finding{
@@ -264,7 +264,7 @@ func Watch(ctx context.Context, q *WatchRequest) (*Watched, error) {
 		return nil, err
 	}
 	for i := range x.Steps {
-		x.Steps[i].Line = numbers[x.Steps[i].Line-1]
+		x.Steps[i].Line = numbers.of(x.Steps[i].Line)
 	}
 	return &Watched{x, listing}, nil
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"tilework/ptx"
 )
 
 // Listing shows a kernel's Go source beside its PTX.
@@ -33,12 +31,12 @@ type PTXLine struct {
 // directives. Both count from 1.
 type lines []int
 
-// of returns the line of the Listing for a position in the full PTX.
-func (l lines) of(pos ptx.Pos) int {
-	if pos.Line < 1 || pos.Line > len(l) {
+// of returns the line of the Listing for a line of the full PTX, or 0 if there is none.
+func (l lines) of(line int) int {
+	if line < 1 || line > len(l) {
 		return 0
 	}
-	return l[pos.Line-1]
+	return l[line-1]
 }
 
 // fileDirective parses a line such as .file 1 "tiled.go".
@@ -82,7 +80,7 @@ func list(text string, files []string) (*Listing, lines, error) {
 			at = PTXLine{File: names[number], Line: from}
 		case isLoc:
 			at = PTXLine{}
-		case isFile, line == "" && x.PTX[len(x.PTX)-1].Text == "":
+		case isFile, line == "" && (len(x.PTX) == 0 || x.PTX[len(x.PTX)-1].Text == ""): // one empty line at most
 		default:
 			shown := PTXLine{Text: line}
 			if strings.HasSuffix(line, ";") && !strings.HasPrefix(line, "\t.") {
