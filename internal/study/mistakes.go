@@ -41,17 +41,15 @@ var mistakes = []Mistake{
 		ID: "first-barrier", Title: "Forget the first barrier", Rung: "tiled-16",
 		fault: fault("tiled", "a barrier is missing"),
 		Why: "A thread multiplies elements of the tile that its neighbours have not stored yet. On a GPU the " +
-			"result is " +
-			"often right all the same, until a warp is late.",
+			"result is often right all the same, until a warp is late.",
 		Sizes: Sizes{32, 32, 32},
 	},
 	{
 		ID: "second-barrier", Title: "Forget the second barrier", Rung: "tiled-16",
 		fault: fault("tiled", "a barrier is missing"),
 		place: 1,
-		Why: "A fast warp goes on to the next phase and overwrites a tile that a slow warp still reads. With " +
-			"one phase " +
-			"nothing happens, so small tests pass.",
+		Why: "A fast warp goes on to the next phase and overwrites a tile that a slow warp still reads. With one " +
+			"phase nothing happens, so small tests pass.",
 		Hints: []string{
 			"The store comes from the next phase of the loop, the load from this one.",
 			"Before the loop starts again, all threads must have finished reading.",
@@ -63,8 +61,7 @@ var mistakes = []Mistake{
 		ID: "bounds", Title: "Forget the boundary test", Rung: "tiled-16",
 		fault: fault("tiled", "no bounds check of columns"),
 		Why: "The grid consists of whole blocks, so threads stand outside of C when N is no multiple of the " +
-			"tile. They must " +
-			"do nothing, but they load and store.",
+			"tile. They must do nothing, but they load and store.",
 		Hints: []string{
 			"Which matrix does the access leave, and in which direction?",
 			"Look for the comparison that should test the column against N.",
@@ -76,15 +73,14 @@ var mistakes = []Mistake{
 		ID: "branch", Title: "Put the barrier into a branch", Rung: "tiled-16",
 		fault: fault("tiled", "only some threads arrive at a barrier"),
 		Why: "Only three columns of threads reach the barrier, and the others never come. On a GPU the block " +
-			"hangs, or " +
-			"goes on with half a tile.",
+			"hangs, or goes on with half a tile.",
 		Sizes: Sizes{32, 32, 32},
 	},
 	{
 		ID: "zeros", Title: "Do not fill the edge with zeros", Rung: "tiled-16",
 		fault: fault("tiled", "no zero fill at the edge"),
-		Why: "Beyond the edge of A and B a tile must hold zeros, which add nothing. Without them a thread " +
-			"stores the element of the previous phase again, and C is wrong.",
+		Why: "Beyond the edge of A and B a tile must hold zeros, which add nothing. Without them a thread stores " +
+			"the element of the previous phase again, and C is wrong.",
 		Hints: []string{
 			"K is 40, and a tile has 16 columns. Which threads skip their loads in the last phase?",
 			"When the guarded load is skipped, the register must already hold a number.",
@@ -95,9 +91,8 @@ var mistakes = []Mistake{
 	{
 		ID: "transposed", Title: "Store the tile of B transposed", Rung: "tiled-32",
 		fault: fault("tiled", "a tile of B is stored transposed"),
-		Why: "The tile is stored by columns and read by rows, so C is wrong. All 32 threads of a warp also " +
-			"store into one " +
-			"bank of shared memory, one after the other.",
+		Why: "The tile is stored by columns and read by rows, so C is wrong. All 32 threads of a warp also store " +
+			"into one bank of shared memory, one after the other.",
 		Hints: []string{
 			"Compare the address of the store to Bs with the address of the store to As.",
 			"threadIdx.y selects the row of the tile, and threadIdx.x the column.",
@@ -109,8 +104,7 @@ var mistakes = []Mistake{
 		ID: "swapped", Title: "Exchange row and column", Rung: "naive",
 		fault: swappedThreads,
 		Why: "The result stays right. But neighbouring threads now walk down columns, and each load of a warp " +
-			"touches many " +
-			"sectors of memory instead of two.",
+			"touches many sectors of memory instead of two.",
 		Sizes: Sizes{64, 64, 64},
 	},
 	{
@@ -127,16 +121,15 @@ var mistakes = []Mistake{
 	{
 		ID: "copy-wait", Title: "Do not wait for cp.async", Rung: "blocked",
 		fault: fault("blocked", "no cp.async.wait_group"),
-		Why: "cp.async copies in the background. Without the wait, threads multiply a stage that is still on " +
-			"its way.",
+		Why: "cp.async copies in the background. Without the wait, threads multiply a stage that is still on its " +
+			"way.",
 		Sizes: Sizes{32, 32, 64},
 	},
 	{
 		ID: "phase", Title: "Wait for the wrong mbarrier phase", Rung: "wgmma",
 		fault: fault(planted.SwapABTile, "the wait for a full stage is for the other phase"),
 		Why: "An mbarrier alternates between two phases. Waiting for the other one returns at once, before TMA " +
-			"has filled " +
-			"the stage.",
+			"has filled the stage.",
 		Sizes: Sizes{32, 64, 64},
 	},
 }
