@@ -53,30 +53,52 @@ func breakdownChart(g group) *Chart {
 		c.Table.Columns = append(c.Table.Columns, Column{p.name, "s"})
 	}
 	c.Table.Columns = append(c.Table.Columns, Column{"from host", ""}, Column{"to host", ""}, Column{"from GPUs", ""})
-	bytes := func(n int) Cell { return numberCell(host.Bytes(uint64(n)), float64(n)) }
-	for _, product := range groupBy(g.rows, func(r row) string { return shape(r.Record) + " " + r.Transposes() }) {
-		most := byGPUs(product.rows)
-		drawn := most[len(most)-1]
+	var all []row // that can be drawn, one for each product
+	gpusDrawn := 1
+	for _, product := range groupBy(g.rows, productName) {
 		for _, r := range product.rows {
-			for i := range r.Breakdown {
-				x := &r.Breakdown[i]
-				cells := []Cell{textCell(shape(r.Record)), textCell(r.Subject), textCell(x.Device), seconds(x.Seconds)}
-				var parts []float64
-				for _, p := range breakdownParts {
-					parts = append(parts, p.seconds(x))
-					cells = append(cells, seconds(p.seconds(x)))
-				}
-				c.Table.add(append(cells, bytes(x.FromHost), bytes(x.ToHost), bytes(x.FromGPUs))...)
-				if r == drawn {
-					bars.addParts(shape(r.Record)+", "+x.Device, r.Subject+", "+shape(r.Record)+" on "+x.Device, parts)
-					c.Answer = fmt.Sprintf("At %s, %s computes for %s of the time, only copies for %s, and waits for %s.",
-						shape(r.Record), x.Device, percent(x.Compute/x.Seconds), percent(x.Copies/x.Seconds),
-						percent(x.Waiting/x.Seconds))
-				}
-			}
+			c.addBreakdown(r)
+		}
+		most := byGPUs(product.rows)
+		last := most[len(most)-1]
+		all, gpusDrawn = append(all, last), max(gpusDrawn, len(last.Breakdown))
+	}
+	drawn := largest(all, max(maxRows/gpusDrawn, 1), func(r row) float64 { return r.Flops() })
+	for _, r := range drawn {
+		for i := range r.Breakdown {
+			x := &r.Breakdown[i]
+			bars.addParts(productName(r)+", "+x.Device, r.Subject+", "+productName(r)+" on "+x.Device, breakdownSeconds(x))
+			c.Answer = fmt.Sprintf("At %s, %s computes for %s of the time, only copies for %s, and waits for %s.",
+				productName(r), x.Device, percent(x.Compute/x.Seconds), percent(x.Copies/x.Seconds),
+				percent(x.Waiting/x.Seconds))
 		}
 	}
 	c.Notes = append(c.Notes, "Measured with events around each copy and kernel, in products that are not among the "+
 		"timed ones. Waiting includes the host's time to start and end the product.")
+	if len(drawn) < len(all) {
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d largest of %d products. The table has all.", len(drawn),
+			len(all)))
+	}
 	return c
+}
+
+// breakdownSeconds returns the times of the breakdownParts.
+func breakdownSeconds(x *timeline.Breakdown) (parts []float64) {
+	for _, p := range breakdownParts {
+		parts = append(parts, p.seconds(x))
+	}
+	return parts
+}
+
+// addBreakdown adds the GPUs of a row to the table.
+func (c *Chart) addBreakdown(r row) {
+	bytes := func(n int) Cell { return numberCell(host.Bytes(uint64(n)), float64(n)) }
+	for i := range r.Breakdown {
+		x := &r.Breakdown[i]
+		cells := []Cell{textCell(productName(r)), textCell(r.Subject), textCell(x.Device), seconds(x.Seconds)}
+		for _, t := range breakdownSeconds(x) {
+			cells = append(cells, seconds(t))
+		}
+		c.Table.add(append(cells, bytes(x.FromHost), bytes(x.ToHost), bytes(x.FromGPUs))...)
+	}
 }

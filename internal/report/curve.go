@@ -90,14 +90,24 @@ func (s *study) lines(curves []curve, place func(c curve, r row) Point) *Lines {
 
 func sourceColor(i int) *paint { return palette[i%len(palette)] }
 
+// limitDashes distinguishes limits, which share a color.
+var limitDashes = [][]float64{{1, 3}, {1, 6}, {1, 3, 1, 8}, {4, 5}}
+
 // limit adds a line without points, with an entry in the legend, over the range of the X axis.
 func (l *Lines) limit(name, text string, points ...Point) {
-	l.Legend = append(l.Legend, Key{Name: name, Mark: markLineOnly, Color: peer, Dash: []float64{1, 3}})
+	limits := 0
+	for _, s := range l.Series {
+		if s.LineOnly {
+			limits++
+		}
+	}
+	dash := limitDashes[limits%len(limitDashes)]
+	l.Legend = append(l.Legend, Key{Name: name, Mark: markLineOnly, Color: peer, Dash: dash})
 	for i := range points {
 		points[i].Low, points[i].High, points[i].Text = points[i].Y, points[i].Y, text
 	}
-	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer,
-		Dash: []float64{1, 3}, LineOnly: true, Points: points})
+	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer, Dash: dash,
+		LineOnly: true, Points: points})
 }
 
 // sizeAxis is the axis of square products.

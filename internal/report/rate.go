@@ -143,19 +143,28 @@ const maxCurves = 10
 
 // fastestCurves returns the maxCurves curves with the highest rates, in their order.
 func fastestCurves(curves []curve) []curve {
-	if len(curves) <= maxCurves {
-		return curves
-	}
-	top := func(c curve) float64 {
+	return largest(curves, maxCurves, func(c curve) float64 {
 		return slices.MaxFunc(c.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) }).GFLOPS
+	})
+}
+
+// largest returns the n elements with the largest values, in their order.
+func largest[E any](all []E, n int, value func(E) float64) []E {
+	if len(all) <= n {
+		return all
 	}
-	var rates []float64
-	for _, c := range curves {
-		rates = append(rates, top(c))
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
 	}
-	slices.Sort(rates)
-	least := rates[len(rates)-maxCurves]
-	return slices.DeleteFunc(slices.Clone(curves), func(c curve) bool { return top(c) < least })
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(value(all[j]), value(all[i])) })
+	order = order[:n]
+	slices.Sort(order)
+	var kept []E
+	for _, i := range order {
+		kept = append(kept, all[i])
+	}
+	return kept
 }
 
 // nameIn returns the name of the curve of a row.
@@ -186,19 +195,38 @@ func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
 	}
 	all := bySize(rows)
 	from, to := float64(all[0].N), float64(all[len(all)-1].N)
+	of := peakOwner(known)
 	for _, g := range known {
-		y := g.rows[0].Peak * factor
+		y, name := g.rows[0].Peak*factor, g.name+of(g.rows[0])
 		if y > 2.5*lines.Y.To {
-			c.Notes = append(c.Notes, "The "+g.name+" is above the range of the chart.")
+			c.Notes = append(c.Notes, "The "+name+" is above the range of the chart.")
 			continue
 		}
 		lines.Y.To = max(lines.Y.To, 1.08*y)
-		lines.limit(g.name, g.name+" of "+g.rows[0].device(), Point{X: from, Y: y}, Point{X: to, Y: y})
+		lines.limit(name, name+" of "+g.rows[0].device(), Point{X: from, Y: y}, Point{X: to, Y: y})
+		lines.Series[len(lines.Series)-1].Name = g.name // the rest is in the legend
 	}
 	if rows[0].kind() == onCPU {
 		c.Notes = append(c.Notes, "The peak of a CPU is the rate of one core with multiply-adds on registers only, times "+
 			"the number of threads. It cannot be reached if threads share a core or the clock rate drops under load.")
 	}
+}
+
+// peakOwner returns a function that names the owner of a row's peak, if there are several peaks: an
+// arithmetic, a number of threads or a device. The function returns empty text if none of these
+// tells the peaks apart.
+func peakOwner(peaks []group) func(row) string {
+	var rows []row
+	for _, g := range peaks {
+		rows = append(rows, g.rows...)
+	}
+	for _, text := range []func(row) string{func(r row) string { return r.Precision }, threadsOf, row.device} {
+		differs := func(g group) bool { return len(groupBy(g.rows, text)) > 1 }
+		if len(peaks) > 1 && len(groupBy(rows, text)) == len(peaks) && !slices.ContainsFunc(peaks, differs) {
+			return func(r row) string { return " (" + text(r) + ")" }
+		}
+	}
+	return func(row) string { return "" }
 }
 
 // rateBars returns a chart with a bar for each row.

@@ -89,8 +89,7 @@ func (s *study) comparisons(rows []row) []comparison {
 		}
 	}
 	return slices.DeleteFunc(all, func(x comparison) bool {
-		return s.distance(x.ratios[0].row,
-			x.peer) > nearest[x.facet]
+		return s.distance(x.ratios[0].row, x.peer) > nearest[x.facet]
 	})
 }
 
@@ -246,13 +245,7 @@ func (s *study) ratioLines(kind string, comparisons []comparison) *Chart {
 		return Point{X: float64(r.N), Y: d.Speed, Low: d.P10, High: d.P90, Text: describe(c.name+": "+r.Subject, r)}
 	})
 	lines.X, lines.Y = sizeAxis(), ratioAxis()
-	var all []row
-	for _, c := range curves {
-		all = append(all, c.rows...)
-	}
-	all = bySize(all)
-	lines.limit("equal speed", "equal speed", Point{X: float64(all[0].N), Y: 1},
-		Point{X: float64(all[len(all)-1].N), Y: 1})
+	lines.equalSpeed()
 	return s.ratioChart("Against the libraries: "+kind, lines, like, comparisons)
 }
 
@@ -337,15 +330,14 @@ func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []c
 			x.slower(), len(x.ratios)))
 	}
 	c.Answer = "Geometric means of our fastest kernel: " + strings.Join(parts, "; ") + "."
-	switch x := &drawn[0]; {
-	case len(drawn) == 1:
+	if x := &drawn[0]; len(drawn) == 1 {
 		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is slower in %d of %d.",
 			times(x.mean()), s.peerName(x), x.scope(), x.slower(), len(x.ratios))
 	}
 	c.Notes = append(c.Notes, bench.RatioNote)
 	if uncertain > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s of %d ratios: %s", number(int64(uncertain)), len(c.Table.Rows),
-			bench.UncertainNote))
+		c.Notes = append(c.Notes, fmt.Sprintf("%s This applies to %d of %d ratios.", bench.UncertainNote, uncertain,
+			len(c.Table.Rows)))
 	}
 	for _, x := range comparisons {
 		if x.peer == bench.Reading {

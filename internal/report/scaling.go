@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -52,53 +53,97 @@ func scalings(s *study) ([]*Chart, string) {
 	return all, ""
 }
 
+// speedup holds the rows of a kernel on several GPUs, after the fastest row of the same product on
+// one GPU.
+type speedup struct {
+	name string // of the product and the kernel
+	rows []row  // in ascending order of the number of GPUs
+}
+
+// of returns how many times as fast as on one GPU a row is.
+func (x *speedup) of(r row) float64 { return x.rows[0].Seconds.Median / r.Seconds.Median }
+
+// speedups returns the products that ran on one GPU and on several, one for each kernel.
+func speedups(rows []row) (all []speedup) {
+	for _, product := range groupBy(rows, productName) {
+		one := byGPUs(product.rows)[0]
+		if several(one) {
+			continue
+		}
+		for _, k := range groupBy(filter(product.rows, several), func(r row) string {
+			kernel, division, _ := onGPUs(r)
+			return strings.TrimSuffix(kernel+"/"+division, "/")
+		}) {
+			all = append(all, speedup{product.name + ", " + k.name, append([]row{one}, byGPUs(k.rows)...)})
+		}
+	}
+	return all
+}
+
+// productName returns the shape of a product, and its transposes if there are any.
+func productName(r row) string {
+	if r.Transposes() == "NN" {
+		return shape(r.Record)
+	}
+	return shape(r.Record) + " " + r.Transposes()
+}
+
 // strongScaling shows the speedup of each product over one GPU, or returns nil if none ran on one
 // GPU and on several.
 func strongScaling(g group) *Chart {
+	all := speedups(g.rows)
+	if len(all) == 0 {
+		return nil
+	}
 	l := &Lines{X: gpuAxis(), Y: Axis{Label: "speedup over one GPU", Log: true, Binary: true, Text: tick}}
 	c := &Chart{ID: "scaling-" + word(g.name), Title: "Speedup: " + g.name, Drawing: l}
 	c.Table.Columns = []Column{{"product", ""}, {"kernel", ""}, {"GPUs", ""}, {"time", "s"}, {"speedup", "×"},
 		{"efficiency", "%"}}
-	most := 1
-	for _, product := range groupBy(g.rows, func(r row) string { return shape(r.Record) + " " + r.Transposes() }) {
-		base := byGPUs(product.rows)[0]
-		if several(base) {
-			continue
+	var one row // the last base in the table, which several kernels share
+	for _, x := range all {
+		rows := x.rows
+		if rows[0] == one {
+			rows = rows[1:]
 		}
-		for _, k := range groupBy(product.rows, func(r row) string {
-			kernel, division, _ := onGPUs(r)
-			return strings.TrimSuffix(kernel+"/"+division, "/")
-		}) {
-			points := append([]row{base}, byGPUs(filter(k.rows, several))...)
-			if len(points) == 1 {
-				continue
-			}
-			name := strings.TrimSpace(shape(base.Record)+" "+base.Transposes()) + ", " + k.name
-			series := l.colored(name)
-			for _, r := range points {
-				n := gpus(r)
-				most = max(most, n)
-				speedup := base.Seconds.Median / r.Seconds.Median
-				series.Points = append(series.Points, Point{X: float64(n), Y: speedup,
-					Low: base.Seconds.Median / r.Seconds.P90, High: base.Seconds.Median / r.Seconds.P10,
-					Text: fmt.Sprintf("%s on %s: %s, %s ×", name, count(n, "GPU"), bench.Duration(r.Seconds.Median),
-						digits(speedup))})
-				c.Table.add(textCell(shape(r.Record)), textCell(r.Subject), numberCell(fmt.Sprint(n), float64(n)), timeCell(r),
-					numberCell(digits(speedup)+" ×", speedup), numberCell(percent(speedup/float64(n)), 100*speedup/float64(n)))
-				if n == most {
-					c.Answer = fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", shape(r.Record),
-						bench.Duration(r.Seconds.Median), count(n, "GPU"), digits(speedup), percent(speedup/float64(n)))
-				}
-			}
-			l.Series = append(l.Series, series)
+		one = x.rows[0]
+		for _, r := range rows {
+			efficiency := x.of(r) / float64(gpus(r))
+			c.Table.add(textCell(productName(r)), textCell(r.Subject), sizeCell(gpus(r)), timeCell(r),
+				numberCell(digits(x.of(r))+" ×", x.of(r)), numberCell(percent(efficiency), 100*efficiency))
 		}
 	}
-	if len(l.Series) == 0 {
-		return nil
+	drawn := largest(all, maxCurves, func(x speedup) float64 { return x.rows[0].Flops() })
+	most := 1
+	for _, x := range drawn {
+		series := l.colored(x.name)
+		for _, r := range x.rows {
+			most = max(most, gpus(r))
+			scale := x.of(r) * r.Seconds.Median
+			series.Points = append(series.Points, Point{X: float64(gpus(r)), Y: x.of(r), Low: scale / r.Seconds.P90,
+				High: scale / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s ×", x.name, count(gpus(r), "GPU"),
+					bench.Duration(r.Seconds.Median), digits(x.of(r)))})
+		}
+		l.Series = append(l.Series, series)
 	}
 	l.limit("ideal", "as many times as fast as GPUs", Point{X: 1, Y: 1}, Point{X: float64(most), Y: float64(most)})
+	c.Answer = speedupAnswer(all)
 	c.Notes = append(c.Notes, "Each product is compared with the fastest kernel on one GPU.")
+	if len(drawn) < len(all) {
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has %d of %d series: those of the largest products. The table has "+
+			"all.", len(drawn), len(all)))
+	}
 	return c
+}
+
+// speedupAnswer states the best speedup of the largest product on the most GPUs.
+func speedupAnswer(all []speedup) string {
+	best := slices.MaxFunc(all, func(a, b speedup) int {
+		x, y := a.rows[len(a.rows)-1], b.rows[len(b.rows)-1]
+		return cmp.Or(cmp.Compare(gpus(x), gpus(y)), cmp.Compare(x.Flops(), y.Flops()), cmp.Compare(a.of(x), b.of(y)))
+	})
+	r := best.rows[len(best.rows)-1]
+	return fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", productName(r),
+		bench.Duration(r.Seconds.Median), count(gpus(r), "GPU"), digits(best.of(r)), percent(best.of(r)/float64(gpus(r))))
 }
 
 // weakScaling shows the rate of each GPU for products whose operations grow with the number of

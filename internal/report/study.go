@@ -129,7 +129,7 @@ func (s *study) overlap() bool {
 	return false
 }
 
-// attribute is a property of a measurement.
+// attribute is a property of a measurement. A name of the measurement omits an empty text.
 type attribute struct {
 	name string
 	text func(r row) string
@@ -146,12 +146,7 @@ var attributes = []attribute{
 	{"gpus", func(r row) string { return count(gpus(r), "GPU") }},
 	{"type", func(r row) string { return r.Types() }},
 	{"trans", func(r row) string { return r.Transposes() }},
-	{"threads", func(r row) string {
-		if r.Threads == 0 {
-			return "all threads"
-		}
-		return count(r.Threads, "thread")
-	}},
+	{"threads", threadsOf},
 	{"transfers", func(r row) string {
 		if r.Transfers {
 			return "with copies"
@@ -177,7 +172,7 @@ var attributes = []attribute{
 	{"block scales", func(r row) string { return cmp.Or(r.BlockScales, "no block scales") }},
 	{"groups", func(r row) string {
 		if len(r.Groups) == 0 {
-			return "no groups"
+			return ""
 		}
 		least, most := slices.Min(r.Groups), slices.Max(r.Groups)
 		if least == most {
@@ -191,6 +186,14 @@ var attributes = []attribute{
 		}
 		return "not row-invariant"
 	}},
+}
+
+// threadsOf returns the number of threads: "all threads" or "2 threads".
+func threadsOf(r row) string {
+	if r.Threads == 0 {
+		return "all threads"
+	}
+	return count(r.Threads, "thread")
 }
 
 // key returns a string that is equal for two records of the same measurement.
@@ -249,7 +252,9 @@ func (n *naming) add(name string, rows []row) {
 func (n naming) of(r row, first ...string) string {
 	words := slices.Clone(first)
 	for _, i := range n.parts {
-		words = append(words, attributes[i].text(r))
+		if text := attributes[i].text(r); text != "" {
+			words = append(words, text)
+		}
 	}
 	if len(words) == 0 {
 		words = []string{r.Subject}

@@ -1,11 +1,14 @@
 package report
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"tilework/internal/bench"
+	"tilework/internal/device/timeline"
 )
 
 // TestSizesWithOtherThreads checks the tiles of records whose first size was measured with another
@@ -151,5 +154,63 @@ func TestRooflineOfTypes(t *testing.T) {
 		if got := rows[i][3].Number; math.Abs(got-want) > 1e-9*want {
 			t.Errorf("%v: got %v operations per byte, want %v", rows[i][2].Text, got, want)
 		}
+	}
+}
+
+// TestManyProducts checks that the charts of several GPUs show a readable number of products, the
+// largest, and that the tables have all.
+func TestManyProducts(t *testing.T) {
+	const products = 40
+	m := newMachine(1, "NVIDIA H200", 1)
+	var records []bench.Record
+	for i := range products {
+		for gpus, subject := range map[float64]string{1: "wgmma", 2: "wgmma@gpu:0,1"} {
+			r := m.record(pace{subject: subject, rate: 40_000 * gpus}, "gpu:0,1", bench.Shape{M: 256 * (i + 1), N: 512, K: 512},
+				false)
+			for range int(gpus) {
+				r.Breakdown = append(r.Breakdown, timeline.Breakdown{Device: "gpu:0", Seconds: 1, Compute: 1})
+			}
+			records = append(records, r)
+		}
+	}
+	r := newReport(t, Source{"r", records})
+	speedups := r.chart(t, "scaling-float32-on-nvidia-h200")
+	if got := len(speedups.Drawing.(*Lines).Series); got != maxCurves+1 { // and the ideal
+		t.Errorf("got %d series of speedups, want %d", got, maxCurves+1)
+	}
+	if !strings.HasPrefix(speedups.Answer, "10240×512×512 takes") || len(speedups.Table.Rows) != 2*products {
+		t.Errorf("got answer %q and %d rows", speedups.Answer, len(speedups.Table.Rows))
+	}
+	parts := r.chart(t, "breakdown-float32-on-nvidia-h200")
+	bars := parts.Drawing.(*Rows).Rows
+	if len(bars) != maxRows || !strings.HasPrefix(bars[len(bars)-1].Name, "10240×512×512") ||
+		len(parts.Table.Rows) != 3*products {
+		t.Errorf("got %d bars, the last of %s, and %d rows", len(bars), bars[len(bars)-1].Name, len(parts.Table.Rows))
+	}
+}
+
+// TestPeaks checks that a chart with several peaks names the arithmetic of each, and that their
+// lines differ.
+func TestPeaks(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	var records []bench.Record
+	for n := 512; n <= 2048; n *= 2 {
+		for i, precision := range []string{"tf32", "f32x3"} {
+			r := m.record(gpuModels[2], "gpu:0", bench.Cube(n), false)
+			r.Subject, r.Precision, r.Peak = precision, precision, []float64{80_000, 60_000}[i]
+			records = append(records, r)
+		}
+	}
+	var names []string
+	dashes := map[string]bool{}
+	for _, k := range newReport(t, Source{"r", records}).chart(t, "rate-gpu-float32-in-tf32-and-f32x3").Legend() {
+		if strings.HasPrefix(k.Name, "peak") {
+			names, dashes[fmt.Sprint(k.Dash)] = append(names, k.Name), true
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"peak 60.0 TFLOP/s (f32x3)", "peak 80.0 TFLOP/s (tf32)"}; !slices.Equal(names, want) ||
+		len(dashes) != 2 {
+		t.Errorf("got peaks %q with dashes %v, want %q with two", names, dashes, want)
 	}
 }
