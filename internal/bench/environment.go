@@ -65,8 +65,8 @@ func Host() Environment {
 	return e
 }
 
-// build returns the version of tilework, with the commit if the version does not contain it.
-func (e *Environment) build() string {
+// Build returns the version of tilework, with the commit if the version does not contain it.
+func (e *Environment) Build() string {
 	text := e.Version
 	if short := e.Commit[:min(12, len(e.Commit))]; !strings.Contains(text, short) {
 		text = strings.TrimSpace(text + " " + short)
@@ -94,7 +94,7 @@ func (e *Environment) String() string {
 	if e.Go != "" {
 		facts = append(facts, e.Go)
 	}
-	if build := e.build(); build != "" {
+	if build := e.Build(); build != "" {
 		facts = append(facts, "tilework "+build)
 	}
 	return strings.Join(append(facts, e.Date.UTC().Format(time.DateOnly)), "; ")

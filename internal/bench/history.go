@@ -47,7 +47,7 @@ var conditions = []struct {
 	{"GOMAXPROCS", false, func(e *Environment) string { return fmt.Sprint(e.GOMAXPROCS) }},
 	{"system", false, func(e *Environment) string { return e.OS + "/" + e.Arch }},
 	{"Go", false, func(e *Environment) string { return e.Go }},
-	{"tilework", false, (*Environment).build},
+	{"tilework", false, (*Environment).Build},
 	{"GPU", true, func(e *Environment) string { return e.GPU }},
 	{"driver", true, func(e *Environment) string { return e.Driver }},
 }

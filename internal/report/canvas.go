@@ -262,15 +262,15 @@ func (l label) within(width float64) label {
 	return l
 }
 
-// shorten truncates text to a width.
-func shorten(text string, width float64) string {
+// shortened truncates the text to a width.
+func (l label) shortened(width float64) label {
 	const ellipsis = "…"
-	short := []rune(text)
-	for textWidth(text, false) > width && len(short) > 0 {
+	short := []rune(l.text)
+	for textWidth(l.text, l.bold) > width && len(short) > 0 {
 		short = short[:len(short)-1]
-		text = string(short) + ellipsis
+		l.text = string(short) + ellipsis
 	}
-	return text
+	return l
 }
 
 // area returns the bounding box of the label.

@@ -32,6 +32,9 @@ var facts = []struct {
 }{
 	{"CPU", func(r *bench.Record) string { return r.Environment.CPU }},
 	{"cores", func(r *bench.Record) string {
+		if r.Environment.Cores == 0 {
+			return ""
+		}
 		return fmt.Sprintf("%d, GOMAXPROCS %d", r.Environment.Cores, r.Environment.GOMAXPROCS)
 	}},
 	{"instructions", func(r *bench.Record) string { return strings.Join(r.Environment.Features, " ") }},
@@ -50,17 +53,10 @@ var facts = []struct {
 		}
 		return ""
 	}},
-	{"system", func(r *bench.Record) string { return r.Environment.OS + "/" + r.Environment.Arch }},
+	{"system", func(r *bench.Record) string { return strings.Trim(r.Environment.OS+"/"+r.Environment.Arch, "/") }},
 	{"Go", func(r *bench.Record) string { return r.Environment.Go }},
-	{"tilework", func(r *bench.Record) string {
-		e := &r.Environment
-		text := strings.TrimSpace(e.Version + " " + e.Commit[:min(12, len(e.Commit))])
-		if e.Modified {
-			text += ", modified"
-		}
-		return text
-	}},
-	{"date", func(r *bench.Record) string { return r.Environment.Date.Format(time.DateOnly) }},
+	{"tilework", func(r *bench.Record) string { return r.Environment.Build() }},
+	{"date", dateOf},
 	{"results", func(r *bench.Record) string {
 		switch {
 		case r.Error != "":
@@ -70,6 +66,14 @@ var facts = []struct {
 		}
 		return "some were not checked"
 	}},
+}
+
+// dateOf returns the date of a record, or the empty string if it has none.
+func dateOf(r *bench.Record) string {
+	if r.Environment.Date.IsZero() {
+		return ""
+	}
+	return r.Environment.Date.Format(time.DateOnly)
 }
 
 // maxValues is the largest number of values listed for one fact.
@@ -109,8 +113,8 @@ func originOf(s Source) Origin {
 	if low, high := clocks(s.Records); high > 0 {
 		o.Facts = append(o.Facts, Fact{"GPU clock", []string{fmt.Sprintf("%.0f to %.0f MHz", low, high)}})
 	}
-	if n := len(s.Records); n > 0 {
-		o.Summary += ", " + s.Records[n-1].Environment.Date.Format(time.DateOnly)
+	if n := len(s.Records); n > 0 && dateOf(&s.Records[n-1]) != "" {
+		o.Summary += ", " + dateOf(&s.Records[n-1])
 	}
 	for i := range s.Records {
 		r := &s.Records[i]

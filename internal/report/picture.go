@@ -55,17 +55,18 @@ func (c *Chart) picture() *canvas {
 	const margin, titleHeight = 20.0, 30.0
 	drawing := c.Drawing.draw(wide)
 	p := &canvas{width: wide + 2*margin}
-	p.rect(box{}, paper, 1) // its size is set below
-	p.add(label{at: point{margin, margin + lineHeight/2}, text: c.Title, color: ink, bold: true})
+	title := label{at: point{margin, margin + lineHeight/2}, text: c.Title, color: ink, bold: true}
+	p.add(title.shortened(wide))
 	x, y := margin, margin+titleHeight+lineHeight/2
 	keys := c.Drawing.keys()
 	for i, k := range keys {
-		w := sampleWidth + 6 + textWidth(k.Name, false)
+		name := label{text: k.Name, color: ink}.shortened(wide - sampleWidth - 6)
+		w := sampleWidth + 6 + textWidth(name.text, false)
 		if x+w > p.width-margin && i > 0 {
 			x, y = margin, y+lineHeight
 		}
 		k.draw(p, x, y)
-		p.add(label{at: point{x + sampleWidth + 6, y}, text: k.Name, color: ink})
+		p.add(name.moved(x+sampleWidth+6, y))
 		x += w + 18
 	}
 	top := y + lineHeight

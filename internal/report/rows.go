@@ -127,7 +127,7 @@ func (r *Rows) draw(width float64) *canvas {
 		y := l.top + l.row*float64(i) + 2
 		name := label{at: point{l.x.from - labelGap, y + l.row/2}, text: row.Name, color: ink, align: alignEnd}
 		if l.above {
-			name = label{at: point{0, y + lineHeight/2}, text: shorten(row.Name, width), color: ink, halo: true}
+			name = label{at: point{0, y + lineHeight/2}, text: row.Name, color: ink, halo: true}.shortened(width)
 			y += lineHeight
 		}
 		c.on()
@@ -197,8 +197,8 @@ func (r *Rows) drawRefs(c *canvas, l layout) {
 			continue
 		}
 		c.vline(at, row*lineHeight+4, l.bottom, peer, 1.6, refDash...)
-		t := label{at: point{at - 6, (row + 0.5) * lineHeight}, text: shorten(ref.Name, c.width), color: ink, align: alignEnd}
-		c.add(t.within(c.width))
+		t := label{at: point{at - 6, (row + 0.5) * lineHeight}, text: ref.Name, color: ink, align: alignEnd}
+		c.add(t.shortened(c.width).within(c.width))
 		row++
 	}
 }

@@ -214,3 +214,28 @@ func TestPeaks(t *testing.T) {
 		t.Errorf("got peaks %q with dashes %v, want %q with two", names, dashes, want)
 	}
 }
+
+// TestNoEnvironment checks the origin of a record without an environment.
+func TestNoEnvironment(t *testing.T) {
+	r := newMachine(1, "", 1).record(cpuModels[0], "cpu", bench.Cube(64), false)
+	r.Environment = bench.Environment{}
+	o := originOf(Source{"r", []bench.Record{r}})
+	if o.Summary != "1 record" || len(o.Facts) != 2 || o.Facts[0].Name != "caches" || o.Facts[1].Name != "results" {
+		t.Errorf("got summary %q, facts %v", o.Summary, o.Facts)
+	}
+}
+
+// TestLongTitle checks that the title and the legend of a picture fit its width.
+func TestLongTitle(t *testing.T) {
+	long := strings.Repeat("a long name ", 20)
+	c := &Chart{Title: long, Drawing: &Rows{X: Axis{Text: tick}, Legend: []Key{{Name: long, Mark: markBar, Color: ink}},
+		Rows: []Row{{Name: "x", Values: []Value{{V: 1, Low: 1, High: 1}}}}}}
+	p := c.picture()
+	for _, l := range p.layers {
+		for _, e := range l.elements {
+			if text, ok := e.(label); ok && text.area().x+text.area().w > p.width {
+				t.Errorf("%q ends at %.0f, want at most %.0f", text.text, text.area().x+text.area().w, p.width)
+			}
+		}
+	}
+}
