@@ -113,6 +113,12 @@ func (c *canvas) add(elements ...element) {
 	l.elements = append(l.elements, elements...)
 }
 
+// addOpaque adds a label that no line below it crosses.
+func (c *canvas) addOpaque(l label) {
+	c.rect(l.area(), paper, 1)
+	c.add(l)
+}
+
 // hline adds a horizontal line.
 func (c *canvas) hline(x1, x2, y float64, p *paint, width float64, dash ...float64) {
 	c.add(stroke{[]point{{x1, y}, {x2, y}}, p, width, dash})

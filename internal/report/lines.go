@@ -110,11 +110,11 @@ func (l *Lines) drawMarks(c *canvas, x, y scale) {
 	for i, m := range l.Marks {
 		at, row := x.at(m.X), lineHeight*(float64(i)+1.5)
 		c.vline(at, row-lineHeight/2+3, y.from, ink, thin, 2, 3)
-		t := label{at: point{at + 5, row}, text: m.Text, color: ink, halo: true}
+		t := label{at: point{at + 5, row}, text: m.Text, color: ink}
 		if a := t.area(); a.x+a.w > c.width {
 			t.at.x, t.align = at-5, alignEnd
 		}
-		c.add(t.within(c.width))
+		c.addOpaque(t.within(c.width))
 	}
 }
 

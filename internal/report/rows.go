@@ -127,11 +127,15 @@ func (r *Rows) draw(width float64) *canvas {
 		y := l.top + l.row*float64(i) + 2
 		name := label{at: point{l.x.from - labelGap, y + l.row/2}, text: row.Name, color: ink, align: alignEnd}
 		if l.above {
-			name = label{at: point{0, y + lineHeight/2}, text: row.Name, color: ink, halo: true}.shortened(width)
+			name = label{at: point{0, y + lineHeight/2}, text: row.Name, color: ink}.shortened(width)
 			y += lineHeight
 		}
 		c.on()
-		c.add(name)
+		if l.above {
+			c.addOpaque(name)
+		} else {
+			c.add(name)
+		}
 		if !l.above {
 			y += (l.row - l.bars) / 2
 		}

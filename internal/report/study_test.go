@@ -239,3 +239,32 @@ func TestLongTitle(t *testing.T) {
 		}
 	}
 }
+
+// TestUncrossed checks that no line crosses the names of rows above their values and the texts of
+// marks: they cover the lines drawn before.
+func TestUncrossed(t *testing.T) {
+	name := strings.Repeat("a long name ", 2)
+	rows := &Rows{X: ratioAxis(), Legend: []Key{{Name: "x", Color: ink}}, Refs: []Ref{{X: 1}}, Dots: true,
+		Rows: []Row{{Name: name, Values: []Value{{V: 0.5, Low: 0.5, High: 0.5}}}, {Name: name, Values: []Value{{V: 9, Low: 9,
+			High: 9}}}}}
+	lines := &Lines{X: sizeAxis(), Y: ratioAxis(), Marks: []Mark{{64, name}, {512, name}},
+		Series: []Series{{Color: ink, Points: []Point{{X: 16, Y: 1, Low: 1, High: 1}, {X: 1024, Y: 2, Low: 2, High: 2}}}}}
+	for _, d := range []Drawing{rows, lines} {
+		var before []element
+		names := 0
+		for _, l := range d.draw(narrow).layers {
+			for _, e := range l.elements {
+				if text, ok := e.(label); ok && text.text == name {
+					names++
+					if cover, ok := before[len(before)-1].(fill); !ok || cover.color != paper {
+						t.Errorf("%T: a line can cross %q", d, text.text)
+					}
+				}
+				before = append(before, e)
+			}
+		}
+		if names != 2 {
+			t.Errorf("%T: got %d names, want 2", d, names)
+		}
+	}
+}
