@@ -78,10 +78,7 @@ func breakdownList(value func(*timeline.Breakdown) any) func(*Record) any {
 }
 
 // breakdownColumns are the columns of the table of breakdowns.
-var breakdownColumns = []struct {
-	table.Column
-	text func(*timeline.Breakdown) string
-}{
+var breakdownColumns = []textColumn[timeline.Breakdown]{
 	{table.Column{Title: "time"}, func(s *timeline.Breakdown) string { return Duration(s.Seconds) }},
 	{table.Column{Title: "computing"}, func(s *timeline.Breakdown) string { return share(s.Compute, s) }},
 	{table.Column{Title: "of it with copies"}, func(s *timeline.Breakdown) string { return share(s.Overlapped, s) }},

@@ -88,54 +88,13 @@ func (r *Record) clock() float64 {
 // limit.
 func WriteChoices(w io.Writer, records []Record, width int) error {
 	choices := Choices(records)
-	var columns []table.Column
-	rows := make([][]string, len(choices))
-	add := func(c table.Column, text func(c *Choice) string) {
-		cells := make([]string, len(choices))
-		for i := range choices {
-			cells[i] = text(&choices[i])
-		}
-		if slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
-			columns = append(columns, c)
-			for i, cell := range cells {
-				rows[i] = append(rows[i], cell)
-			}
-		}
-	}
-	// better is a column of the best candidate, if that is not the chosen one.
-	better := func(text func(r *Record) string) func(c *Choice) string {
-		return func(c *Choice) string {
-			if c.Best == c.Chosen {
-				return ""
-			}
-			return text(c.Best)
-		}
-	}
-	add(table.Column{Title: "type"}, func(c *Choice) string { return c.Chosen.Types() })
-	add(table.Column{Title: "M×N×K"}, func(c *Choice) string { return c.Chosen.shape() })
-	add(table.Column{Title: "trans", Drop: 1}, func(c *Choice) string { return c.Chosen.Transposes() })
-	add(table.Column{Title: "chosen", Wrap: true}, func(c *Choice) string { return c.Chosen.Detail })
-	add(table.Column{Title: "predicted", Drop: 3}, func(c *Choice) string { return c.Chosen.predictedText() })
-	add(table.Column{Title: "median"}, func(c *Choice) string { return Duration(c.Chosen.Seconds.Median) })
-	add(table.Column{Title: "best of"}, func(c *Choice) string { return strconv.Itoa(c.Others + 1) })
-	add(table.Column{Title: "best", Wrap: true}, better(func(r *Record) string { return r.Detail }))
-	add(table.Column{Title: "predicted", Drop: 2}, better((*Record).predictedText))
-	add(table.Column{Title: "median"}, better(func(r *Record) string { return Duration(r.Seconds.Median) }))
-	add(table.Column{Title: "loss"}, func(c *Choice) string {
-		if c.Best == c.Chosen {
-			return ""
-		}
-		return fmt.Sprintf("%.1f%%", 100*c.Loss())
-	})
+	columns := slices.Clone(choiceColumns)
 	for _, p := range peersOf(records) {
-		add(table.Column{Title: "× " + p}, func(c *Choice) string {
-			if v, ok := c.Chosen.RatioTo(p); ok {
-				return v.Text()
-			}
-			return ""
-		})
+		columns = append(columns, textColumn[Choice]{table.Column{Title: "× " + p}, func(c *Choice) string {
+			return c.Chosen.ratioText(p)
+		}})
 	}
-	if err := table.Write(w, width, columns, rows); err != nil {
+	if err := writeColumns(w, width, choices, columns); err != nil {
 		return err
 	}
 	lines := choiceLines(choices)
@@ -148,12 +107,32 @@ func WriteChoices(w io.Writer, records []Record, width int) error {
 		}
 	}
 	lines = append(lines, environmentLines(records)...)
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, table.Fold(line, width)); err != nil {
-			return err
+	return writeLines(w, width, lines)
+}
+
+// choiceColumns are the columns of the table of choices, without the ratios to peers.
+var choiceColumns = []textColumn[Choice]{
+	{table.Column{Title: "type"}, func(c *Choice) string { return c.Chosen.Types() }},
+	{table.Column{Title: "M×N×K"}, func(c *Choice) string { return c.Chosen.shape() }},
+	{table.Column{Title: "trans", Drop: 1}, func(c *Choice) string { return c.Chosen.Transposes() }},
+	{table.Column{Title: "chosen", Wrap: true}, func(c *Choice) string { return c.Chosen.Detail }},
+	{table.Column{Title: "predicted", Drop: 3}, func(c *Choice) string { return c.Chosen.predictedText() }},
+	{table.Column{Title: "median"}, func(c *Choice) string { return Duration(c.Chosen.Seconds.Median) }},
+	{table.Column{Title: "best of"}, func(c *Choice) string { return strconv.Itoa(c.Others + 1) }},
+	{table.Column{Title: "best", Wrap: true}, better(func(c *Choice) string { return c.Best.Detail })},
+	{table.Column{Title: "predicted", Drop: 2}, better(func(c *Choice) string { return c.Best.predictedText() })},
+	{table.Column{Title: "median"}, better(func(c *Choice) string { return Duration(c.Best.Seconds.Median) })},
+	{table.Column{Title: "loss"}, better(func(c *Choice) string { return fmt.Sprintf("%.1f%%", 100*c.Loss()) })},
+}
+
+// better returns text, or the empty string for a choice that is the best candidate.
+func better(text func(*Choice) string) func(*Choice) string {
+	return func(c *Choice) string {
+		if c.Best == c.Chosen {
+			return ""
 		}
+		return text(c)
 	}
-	return nil
 }
 
 func (r *Record) shape() string { return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K) }

@@ -129,6 +129,11 @@ func writeTable(w io.Writer, records []Record, width int) error {
 	lines = append(lines, summaryLines(records)...)
 	lines = append(lines, Footnotes(records)...)
 	lines = append(lines, environmentLines(records)...)
+	return writeLines(w, width, lines)
+}
+
+// writeLines writes lines that are folded to a width.
+func writeLines(w io.Writer, width int, lines []string) error {
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(w, table.Fold(line, width)); err != nil {
 			return err
@@ -137,39 +142,46 @@ func writeTable(w io.Writer, records []Record, width int) error {
 	return nil
 }
 
-// writeRows writes a table without the columns that are empty in every row.
+// writeRows writes a table of records of times or of counts.
 func writeRows(w io.Writer, records []Record, width int) error {
+	var all []textColumn[Record]
+	for _, c := range columns {
+		if c.text != nil {
+			all = append(all, textColumn[Record]{table.Column{Title: c.title, Drop: dropRank(c.title)}, c.text})
+		}
+	}
+	for _, p := range peersOf(records) {
+		all = append(all, textColumn[Record]{table.Column{Title: "× " + p}, func(r *Record) string { return r.ratioText(p) }})
+	}
+	all = append(all, textColumn[Record]{table.Column{Title: "note", Wrap: true}, func(r *Record) string {
+		return oneLine(r.Error)
+	}})
+	return writeColumns(w, width, records, all)
+}
+
+// textColumn is a column of a table with a row for each T.
+type textColumn[T any] struct {
+	table.Column
+	text func(*T) string
+}
+
+// writeColumns writes a table without the columns that are empty in every row.
+func writeColumns[T any](w io.Writer, width int, all []T, columns []textColumn[T]) error {
 	var shown []table.Column
-	rows := make([][]string, len(records))
-	add := func(c table.Column, text func(r *Record) string) {
-		cells := make([]string, len(records))
-		empty := true
-		for i := range records {
-			cells[i] = text(&records[i])
-			empty = empty && cells[i] == ""
+	rows := make([][]string, len(all))
+	for _, c := range columns {
+		cells := make([]string, len(all))
+		for i := range all {
+			cells[i] = c.text(&all[i])
 		}
-		if empty {
-			return
+		if !slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
+			continue
 		}
-		shown = append(shown, c)
+		shown = append(shown, c.Column)
 		for i, cell := range cells {
 			rows[i] = append(rows[i], cell)
 		}
 	}
-	for _, c := range columns {
-		if c.text != nil {
-			add(table.Column{Title: c.title, Drop: dropRank(c.title)}, c.text)
-		}
-	}
-	for _, p := range peersOf(records) {
-		add(table.Column{Title: "× " + p}, func(r *Record) string {
-			if v, ok := r.RatioTo(p); ok {
-				return v.Text()
-			}
-			return ""
-		})
-	}
-	add(table.Column{Title: "note", Wrap: true}, func(r *Record) string { return oneLine(r.Error) })
 	return table.Write(w, width, shown, rows)
 }
 

@@ -95,6 +95,14 @@ func (r *Record) RatioTo(peer string) (v Ratio, ok bool) {
 	return r.Versus[i], true
 }
 
+// ratioText returns the text of the record's ratio to a peer, or the empty string if it has none.
+func (r *Record) ratioText(peer string) string {
+	if v, ok := r.RatioTo(peer); ok {
+		return v.Text()
+	}
+	return ""
+}
+
 // versus compares times with peerTimes round by round, over the rounds of both.
 func versus(peer string, times, peerTimes []float64) Ratio {
 	ratios := make([]float64, min(len(times), len(peerTimes)))
