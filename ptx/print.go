@@ -256,14 +256,13 @@ func formatList(list []Operand) string {
 	return strings.Join(texts, ", ")
 }
 
+// offset returns the part of an address after its base. The notation of a negative offset is +-4:
+// ptxas rejects -4.
 func offset(n int64) string {
-	switch {
-	case n > 0:
-		return "+" + strconv.FormatInt(n, 10)
-	case n < 0:
-		return strconv.FormatInt(n, 10)
+	if n == 0 {
+		return ""
 	}
-	return ""
+	return "+" + strconv.FormatInt(n, 10)
 }
 
 func (m *Imm) text() string {
