@@ -103,7 +103,7 @@ func (p *parser) instrOrLabel() Stmt {
 	i := &Instr{Pos: p.pos()}
 	if p.accept('@') {
 		neg := p.accept('!')
-		i.Guard = &Guard{Neg: neg, Pred: p.name("a predicate")}
+		i.Guard = &Guard{Neg: neg, Pred: &Name{Name: p.text(word, "a predicate")}}
 	}
 	i.Op = p.text(word, "an instruction")
 	if i.Guard == nil && p.accept(':') {
@@ -195,6 +195,9 @@ func (p *parser) scalar() Operand {
 
 // sum parses the offset after the name of a variable, if any.
 func (p *parser) sum(n *Name) Operand {
+	if n.Member != "" {
+		return n
+	}
 	if off := p.offset(); off != 0 {
 		return &Sum{n, off}
 	}
@@ -240,12 +243,12 @@ func (p *parser) addr() *Addr {
 	if p.tok.kind == number || p.is('-') {
 		a.Base = p.imm()
 	} else {
-		a.Base = p.name("a register, a variable or a number")
+		a.Base = &Name{Name: p.text(word, "a register, a variable or a number")}
 	}
 	a.Offset = p.offset()
 	if p.accept(',') {
 		if p.tok.kind == word {
-			a.Sampler = p.name("a sampler")
+			a.Sampler = &Name{Name: p.text(word, "a sampler")}
 			p.expect(',')
 		}
 		if !p.is('{') {

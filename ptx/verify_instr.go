@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // instruction binds and checks one instruction.
@@ -73,18 +74,7 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 	case AddressOperand:
 		v.address(s, k, arg.(*Addr))
 	case LabelOperand, FuncOperand, TargetsOperand, ProtoOperand:
-		n := arg.(*Name)
-		kind := map[OperandKind]SymbolKind{LabelOperand: LabelSymbol, FuncOperand: FuncSymbol,
-			TargetsOperand: TargetsSymbol, ProtoOperand: PrototypeSymbol}[o.Kind]
-		sym := v.resolve(s, n)
-		if sym != nil && sym.Kind == TargetsSymbol && sym.Targets.Call == (o.Kind == ProtoOperand) {
-			kind = TargetsSymbol
-		} else if sym != nil && sym.Kind == TargetsSymbol {
-			v.bad("%s lists other targets than those of this instruction", n.Name)
-		}
-		if sym != nil && sym.Kind != kind {
-			v.bad("%s is a %s, want a %v", n.Name, describe(sym), kind)
-		}
+		v.target(s, o.Kind, arg.(*Name))
 	case ValueOperand:
 		switch a := arg.(type) {
 		case *Pair:
@@ -102,6 +92,26 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 	}
 }
 
+// targetSymbols holds the kind of symbol that each kind of operand names.
+var targetSymbols = map[OperandKind]SymbolKind{LabelOperand: LabelSymbol, FuncOperand: FuncSymbol,
+	TargetsOperand: TargetsSymbol, ProtoOperand: PrototypeSymbol}
+
+// target checks the name of the target, or of the list of targets, of a branch or a call. A list of
+// functions can take the place of a prototype.
+func (v *verifier) target(s *scope, kind OperandKind, n *Name) {
+	sym, want := v.resolve(s, n), targetSymbols[kind]
+	switch {
+	case sym == nil:
+	case n.Member != "":
+		v.bad("%s is a %s, which has no member .%s", n.Name, sym.Kind, n.Member)
+	case sym.Kind == TargetsSymbol && sym.Targets.Call != (kind == ProtoOperand):
+		v.bad("%s lists other targets than those of this instruction", n.Name)
+	case sym.Kind != want && !(sym.Kind == TargetsSymbol && kind == ProtoOperand):
+		v.bad("%s is a %s, want a %v", n.Name, describe(sym), want)
+	}
+}
+
+// rangeText describes the values in ranges, such as "0 to 15".
 func rangeText(ranges []Range) string {
 	s := ""
 	for n, r := range ranges {
@@ -180,8 +190,12 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 			v.bad("operand %s is %s, want %s", o.Name, a.text(), rangeText(o.Ranges))
 		}
 	case *Sum:
-		if sym := v.resolve(s, a.Base); sym != nil && sym.Kind != VarSymbol {
+		switch sym := v.resolve(s, a.Base); {
+		case sym == nil:
+		case sym.Kind != VarSymbol:
 			v.bad("operand %s: %s is a %s, want a variable", o.Name, a.Base.Name, describe(sym))
+		default:
+			v.register(o, a.Base, sym, want, vec)
 		}
 	case *Sink:
 		if !o.Dst {
@@ -196,25 +210,18 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 	}
 }
 
+// register checks the name of a register, or the name of a variable or function that stands for its
+// address.
 func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec int) {
-	member := 0
-	switch {
-	case n.Member != "" && o.Part:
-		if sym.Vec > 0 || !selects(v.instr.Op, n.Member, o.Dst) {
-			v.bad("operand %s: .%s does not select parts of %s", o.Name, n.Member, n.Name)
-			return
-		}
-	case n.Member != "":
-		if member = memberIndex(n.Member); member < 0 || member >= sym.Vec {
-			v.bad("operand %s: %s has no member .%s", o.Name, n.Name, n.Member)
-			return
-		}
-	}
 	have := sym.Vec
 	if n.Member != "" {
 		have = 0
 	}
 	switch {
+	case n.Member != "" && o.Part && (sym.Vec > 0 || !selects(v.instr.Op, n.Member, o.Dst)):
+		v.bad("operand %s: .%s does not select parts of %s", o.Name, n.Member, n.Name)
+	case n.Member != "" && !o.Part && (sym.Kind == VarSymbol || !hasMember(sym.Vec, n.Member)):
+		v.bad("operand %s: %s has no member .%s", o.Name, n.Name, n.Member)
 	case sym.Kind == FuncSymbol && o.Symbol && v.instr.Op == "mov":
 		if want.Bits() != 64 {
 			v.bad("operand %s: the address of function %s has 64 bits, want %d", o.Name, n.Name, want.Bits())
@@ -236,20 +243,10 @@ func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec
 	}
 }
 
-// memberIndex returns the index of the vector element .x, .y, .z or .w (or .r, .g, .b or .a). It
-// returns -1 for other members.
-func memberIndex(member string) int {
-	switch member {
-	case "x", "r":
-		return 0
-	case "y", "g":
-		return 1
-	case "z", "b":
-		return 2
-	case "w", "a":
-		return 3
-	}
-	return -1
+// hasMember reports whether a vector of n elements has the member: x, y, z or w, or r, g, b or a.
+func hasMember(n int, member string) bool {
+	n = min(n, 4)
+	return len(member) == 1 && strings.Contains("xyzw"[:n]+"rgba"[:n], member)
 }
 
 // immediateFits checks that an immediate is a valid value of type t. It returns an error message,
@@ -311,7 +308,7 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 	case RegisterSymbol:
 		if i.Op == "st" && space == Param {
 			v.bad("operand %s: %s is a register, want the name of a parameter", o.Name, base.Name)
-		} else if !addressRegister(sym, space) || base.Member != "" {
+		} else if !addressRegister(sym, space) {
 			want := "a 64-bit integer"
 			if space == Tensor {
 				want = "a 32-bit integer"
@@ -401,7 +398,7 @@ func (v *verifier) callList(s *scope, callee *Func, what string, args []Operand,
 		sym := v.resolve(s, n)
 		switch {
 		case sym == nil:
-		case sym.Kind == VarSymbol && sym.Var.Space == Param:
+		case sym.Kind == VarSymbol && sym.Var.Space == Param && n.Member == "":
 			if sym.Var.Size() != param.Size() {
 				v.bad("%s: %s has %d bytes, want %d for %s", what, n.Name, sym.Var.Size(), param.Size(), callee.Name)
 			}
