@@ -59,6 +59,9 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isWord(c byte) bool { return isWordStart(c) && c != '%' || isDigit(c) }
 
+// isMark reports whether s starts with a % or $ that does not begin a word.
+func isMark(s string) bool { return (s[0] == '%' || s[0] == '$') && (len(s) == 1 || !isWord(s[1])) }
+
 func (l *lexer) next() token {
 	if l.inBlock {
 		return l.blockComment()
@@ -94,7 +97,7 @@ func (l *lexer) next() token {
 		l.inBlock, l.blockStart = true, l.line
 		l.pos += 2
 		return l.blockComment()
-	case isWordStart(c):
+	case isWordStart(c) && !isMark(rest):
 		return l.take(word, scan(rest, 1, isWord))
 	case isDigit(c):
 		return l.take(number, scanNumber(rest))

@@ -297,13 +297,10 @@ func (p *parser) signature(f *Func) {
 // smallInt parses an integer outside of operands, such as a size or a line number. Error
 // messages use the given name for it.
 func (p *parser) smallInt(name string) int {
-	if p.tok.kind != number {
-		p.want(name)
-	}
-	n, err := strconv.ParseUint(strings.TrimRight(p.tok.text, "U"), 0, 63)
-	if err != nil || n > math.MaxInt32 {
+	n, ok := parseImm(p.tok.text)
+	if p.tok.kind != number || !ok || n.Kind != Int || n.Bits > math.MaxInt32 {
 		p.want(name)
 	}
 	p.advance()
-	return int(n)
+	return int(n.Bits)
 }

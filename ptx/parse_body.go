@@ -307,7 +307,7 @@ func parseImm(s string) (*Imm, bool) {
 		return &Imm{F64Bits, math.Float64bits(f)}, err == nil && !strings.ContainsAny(s, "_xX")
 	}
 	bits, err := strconv.ParseUint(strings.TrimSuffix(s, "U"), 0, 64)
-	if err != nil || strings.Contains(s, "_") {
+	if err != nil || strings.ContainsAny(s, "_oO") { // digits of Go, but not of PTX
 		return nil, false
 	}
 	kind := Int
