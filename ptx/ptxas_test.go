@@ -71,6 +71,21 @@ func ptxas(t *testing.T, path string, target Target, text string) (map[int]strin
 	}
 }
 
+// assembles returns the error of the assembler about text, or nil.
+func assembles(t *testing.T, path string, target Target, text string) error {
+	t.Helper()
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in.ptx")
+	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", filepath.Join(dir, "out"), in).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %s", err, output)
+	}
+	return nil
+}
+
 // noCode is an unknown instruction. It keeps the assembler from generating code, which takes most
 // of its time, after it has checked the other instructions.
 var noCode = &Instr{Op: "checked"}

@@ -142,16 +142,23 @@ var modifierNeeds = map[string]Need{
 }
 
 // functionAttrs holds the directives that can appear between a function's parameters and its
-// body, each with the maximum number of its arguments and its requirements.
+// body.
 var functionAttrs = map[string]struct {
-	args int
-	need Need
+	entry    bool   // for an .entry, else for a .func
+	args     int    // maximum number of arguments
+	positive bool   // the arguments must be at least 1
+	not      string // directive that excludes this one
+	need     Need
 }{
-	"maxntid": {args: 3}, "reqntid": {args: 3}, "minnctapersm": {args: 1}, "maxnctapersm": {args: 1}, "maxnreg": {args: 1},
-	"noreturn":          {0, need("6.4", "sm_30")},
-	"maxclusterrank":    {1, need("7.8", "sm_90")},
-	"reqnctapercluster": {3, need("7.8", "sm_90")},
-	"explicitcluster":   {0, need("7.8", "sm_90")},
+	"maxntid":           {entry: true, args: 3, positive: true, not: "reqntid"},
+	"reqntid":           {entry: true, args: 3, positive: true},
+	"minnctapersm":      {entry: true, args: 1, positive: true},
+	"maxnctapersm":      {entry: true, args: 1, positive: true},
+	"maxnreg":           {entry: true, args: 1, positive: true},
+	"noreturn":          {need: need("6.4", "sm_30")},
+	"maxclusterrank":    {entry: true, args: 1, not: "reqnctapercluster", need: need("7.8", "sm_90")},
+	"reqnctapercluster": {entry: true, args: 3, need: need("7.8", "sm_90")},
+	"explicitcluster":   {entry: true, need: need("7.8", "sm_90")},
 }
 
 // globalOnly reports whether a modifier applies only to global memory.

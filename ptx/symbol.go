@@ -94,25 +94,32 @@ func (s *scope) declare(sym *Symbol) error {
 	if specials[sym.Name] != nil {
 		return fmt.Errorf("%s is the name of a special register", sym.Name)
 	}
-	if old := s.find(sym.Name); old != nil && !old.completedBy(sym) {
+	old := s.find(sym.Name)
+	switch {
+	case old == nil || old.completedBy(sym):
+		s.names[sym.Name] = sym
+	case sym.Kind == VarSymbol && sym.completedBy(old): // the definition stays
+	default:
 		return fmt.Errorf("%s is already declared, as a %v", sym.Name, old.Kind)
 	}
-	s.names[sym.Name] = sym
 	return nil
 }
 
-// completedBy reports whether later may declare the same variable or function as old: at least
-// one of them is a declaration without a definition, and their types match.
+// completedBy reports whether old is a declaration and later declares the same variable or function
+// again, or defines it.
 func (old *Symbol) completedBy(later *Symbol) bool {
 	if old.Kind != later.Kind {
 		return false
 	}
 	switch old.Kind {
 	case VarSymbol:
-		return (old.Var.Linkage == "extern" || later.Var.Linkage == "extern") &&
-			old.Var.Space == later.Var.Space && old.Type == later.Type
+		v, w := old.Var, later.Var
+		return v.Linkage == "extern" && w.Linkage != "" && v.Space == w.Space && v.Type == w.Type &&
+			(v.Size() == w.Size() || v.Size() == 0 || w.Size() == 0)
 	case FuncSymbol:
-		return (old.Func.Body == nil || later.Func.Body == nil) && old.Func.SameSignature(later.Func)
+		f, g := old.Func, later.Func
+		return f.Body == nil && f.SameSignature(g) &&
+			(f.Linkage == g.Linkage || f.Linkage != "extern" && g.Linkage == "")
 	}
 	return false
 }

@@ -121,119 +121,17 @@ func (v *verifier) header() {
 	}
 }
 
-func (v *verifier) global(d *Var) {
-	switch d.Space {
-	case Global, Const, Shared:
-	default:
-		v.fail(d.Pos, ErrInvalid, "%s: a variable outside functions is in .%v, want .global, .const or .shared",
-			d.Name, d.Space)
-	}
-	v.variable(v.globals, d)
-}
-
-// variable checks a declaration and adds it to s.
-func (v *verifier) variable(s *scope, d *Var) {
-	bad := func(format string, args ...any) {
-		v.fail(d.Pos, ErrInvalid, "%s: %s", d.Name, fmt.Sprintf(format, args...))
-	}
-	reg := d.Space == RegSpace
-	switch {
-	case d.Name == "":
-		bad("the variable has no name")
-		return
-	case d.Type.Class() == Opaque && d.Space != Global:
-		bad("a variable of type .%v is in .%v, want .global", d.Type, d.Space)
-	case d.Type == Pred && !reg:
-		bad("a predicate is declared in .%v, want .reg", d.Space)
-	case reg && (len(d.Dims) > 0 || d.Init != nil):
-		bad("a register can be neither an array nor initialized")
-	case d.Count > 0 && !reg:
-		bad("<%d> is valid only for registers", d.Count)
-	case d.Vec > 0 && d.Vec*d.Type.Bits() > 128:
-		bad("a vector of %d %v is larger than 128 bits", d.Vec, d.Type)
-	case d.Init != nil && d.Space != Global && d.Space != Const:
-		bad("an initialized variable is in .%v, want .global or .const", d.Space)
-	}
-	for i, n := range d.Dims {
-		if n < 0 && (i > 0 || d.Linkage != "extern" && d.Init == nil && d.Space != Param) {
-			bad("an array without a length must be .extern or initialized")
-		}
-	}
-	if d.Init != nil && d.Init.Properties == "" {
-		v.initial(d, d.Init, 0)
-	}
-	v.require(d.Pos, "type ."+d.Type.String(), d.Type.Info().Need)
-	var err error
-	if d.Count > 0 {
-		err = s.declareRange(d)
-	} else {
-		sym := &Symbol{Kind: VarSymbol, Name: d.Name, Type: d.Type, Vec: d.Vec, Index: -1, Var: d}
-		if reg {
-			sym.Kind = RegisterSymbol
-		}
-		err = s.declare(sym)
-	}
-	if err != nil {
-		v.fail(d.Pos, ErrInvalid, "%v", err)
-	}
-}
-
-// initial checks an initial value. depth is the number of braces around it.
-func (v *verifier) initial(d *Var, n *Init, depth int) {
-	bad := func(format string, args ...any) {
-		v.fail(d.Pos, ErrInvalid, "%s: initial value: %s", d.Name, fmt.Sprintf(format, args...))
-	}
-	if n.Value == nil {
-		levels := len(d.Dims)
-		if d.Vec > 0 {
-			levels++
-		}
-		length := d.Vec
-		if depth < len(d.Dims) {
-			length = d.Dims[depth]
-		}
-		switch {
-		case depth >= levels:
-			bad("more braces than dimensions")
-			return
-		case length >= 0 && len(n.List) > length:
-			bad("%d values, want at most %d", len(n.List), length)
-		}
-		for _, e := range n.List {
-			v.initial(d, e, depth+1)
-		}
-		return
-	}
-	switch val := n.Value.(type) {
-	case *Imm:
-		if msg := immediateFits(val, d.Type); msg != "" {
-			bad("%s", msg)
-		}
-	case *Name:
-		v.initialSymbol(d, val)
-	case *Sum:
-		v.initialSymbol(d, val.Base)
-	default:
-		bad("%s is not a constant", Format(val))
-	}
-}
-
-func (v *verifier) initialSymbol(d *Var, n *Name) {
-	n.Sym = v.globals.lookup(n.Name)
-	if n.Sym == nil || n.Sym.Kind != VarSymbol && n.Sym.Kind != FuncSymbol {
-		v.fail(d.Pos, ErrInvalid, "%s: initial value: %s is neither a variable nor a function", d.Name, n.Name)
-	}
-}
-
 func (v *verifier) function(f *Func) {
 	v.declare(v.globals, f.Pos, &Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f})
 	outside := v.found
 	v.fn, v.found, f.Registers = f, 0, nil
 	defer func() { v.fn, v.found = nil, outside }()
-	for _, a := range f.Attrs {
-		v.require(f.Pos, "."+a.Name, functionAttrs[a.Name].need)
-	}
+	v.attrs(f)
 	switch {
+	case f.Linkage == "common":
+		v.fail(f.Pos, ErrInvalid, "%s: a function is declared .common, which is for variables", f.Name)
+	case f.Linkage == "extern" && f.Body != nil:
+		v.fail(f.Pos, ErrInvalid, "%s: an .extern function has a body, want none", f.Name)
 	case f.Entry && len(f.Results) > 0:
 		v.fail(f.Pos, ErrInvalid, "%s: an .entry cannot have results", f.Name)
 	case f.Entry && f.Body == nil:
@@ -242,10 +140,15 @@ func (v *verifier) function(f *Func) {
 		v.fail(f.Pos, ErrUnsupported, "%s: %d results are not supported: want at most 1", f.Name, len(f.Results))
 	}
 	s := newScope(v.globals)
-	for _, p := range slices.Concat(f.Results, f.Params) {
+	for k, p := range slices.Concat(f.Results, f.Params) {
+		last := k == len(f.Results)+len(f.Params)-1 && len(f.Params) > 0
 		switch {
 		case p.Space != Param && (f.Entry || p.Space != RegSpace):
 			v.fail(p.Pos, ErrInvalid, "%s: the parameter is in .%v, want .param", p.Name, p.Space)
+		case p.Space == Param && p.Vec > 0:
+			v.fail(p.Pos, ErrInvalid, "%s: the parameter is a vector, want a scalar or an array", p.Name)
+		case p.Space == Param && p.Size() == 0 && (f.Entry || !last):
+			v.fail(p.Pos, ErrInvalid, "%s: the parameter is an array without a length, want one", p.Name)
 		case p.Type.Class() == Opaque:
 			v.fail(p.Pos, ErrUnsupported, "%s: parameters of type .%v are not supported", p.Name, p.Type)
 		case p.Name != "" && f.Body != nil:
@@ -256,6 +159,27 @@ func (v *verifier) function(f *Func) {
 	}
 	if f.Body != nil {
 		v.block(s, f.Body)
+	}
+}
+
+// attrs checks the directives between the parameters of f and its body.
+func (v *verifier) attrs(f *Func) {
+	for k, a := range f.Attrs {
+		row := functionAttrs[a.Name]
+		v.require(f.Pos, "."+a.Name, row.need)
+		conflict := slices.IndexFunc(f.Attrs[:k], func(b Attr) bool {
+			return row.not == b.Name || functionAttrs[b.Name].not == a.Name
+		})
+		switch {
+		case row.entry && !f.Entry:
+			v.fail(f.Pos, ErrInvalid, "%s: .%s is allowed only for an .entry", f.Name, a.Name)
+		case !row.entry && f.Entry:
+			v.fail(f.Pos, ErrInvalid, "%s: .%s is allowed only for a .func", f.Name, a.Name)
+		case row.positive && slices.Contains(a.Args, 0):
+			v.fail(f.Pos, ErrInvalid, "%s: .%s %d: want at least 1", f.Name, a.Name, a.Args)
+		case conflict >= 0:
+			v.fail(f.Pos, ErrInvalid, "%s: .%s and .%s: want one of them", f.Name, f.Attrs[conflict].Name, a.Name)
+		}
 	}
 }
 
