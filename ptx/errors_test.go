@@ -300,6 +300,8 @@ func TestNeed(t *testing.T) {
 		stmts string
 		want  Need
 	}{
+		{"ret; } .global .f16x2 x; .entry l() {", need("4.2", "sm_53")},
+		{"ret; } .func f(.reg .f16x2 x) {", need("4.2", "sm_53")},
 		{"ret;", need("2.3", "sm_20")},
 		{"bar.sync 0;", need("2.3", "sm_20")},
 		{"cp.async.commit_group;", need("7.0", "sm_80")},

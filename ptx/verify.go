@@ -31,8 +31,13 @@ func Verify(m *Module) error {
 // bound by [Verify]. Need is valid even if Verify has rejected m's own .version or .target.
 func (m *Module) Need() Need {
 	need := Need{Version: targets[0].Version, Target: targets[0].Target}
-	for _, f := range m.Funcs() {
-		need = need.and(f.need())
+	for _, d := range m.Decls {
+		switch d := d.(type) {
+		case *Var:
+			need = need.and(d.Type.Info().Need)
+		case *Func:
+			need = need.and(d.need())
+		}
 	}
 	if v, ok := need.Target.MinVersion(); ok {
 		need.Version = max(need.Version, v)
@@ -40,8 +45,12 @@ func (m *Module) Need() Need {
 	return need
 }
 
+// need returns the requirement of f.
 func (f *Func) need() Need {
 	var need Need
+	for _, p := range slices.Concat(f.Results, f.Params) {
+		need = need.and(p.Type.Info().Need)
+	}
 	for _, a := range f.Attrs {
 		need = need.and(functionAttrs[a.Name].need)
 	}
