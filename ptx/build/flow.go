@@ -166,10 +166,19 @@ func (k *Kernel) When(p Value, f func()) {
 
 // guarded returns the conjunction of p and the predicate of the current block.
 func (k *Kernel) guarded(p Reg) Reg {
-	if k.cur.guard.v == nil {
+	guard := k.cur.guard
+	if guard.v == nil {
 		return p
 	}
-	return k.And(p, k.cur.guard)
+	if both := k.And(p, guard); both.v.scope.guard.v == nil {
+		return both
+	}
+	// p is known only in a predicated block. A predicated "and" would leave its result undefined
+	// where guard is false.
+	both := Reg{k.newValue(ptx.Pred, k.cur)}
+	k.emit("mov.pred", both.v.node, &ptx.Imm{}).Guard = nil
+	k.emit("mov.pred", both.v.node, p.v.node)
+	return both
 }
 
 func (k *Kernel) condition(method string, p Value) (c Reg, ok bool) {

@@ -3,6 +3,7 @@ package build_test
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tilework/internal/testkit/testrand"
@@ -198,6 +199,38 @@ func TestExpressions(t *testing.T) {
 					t.Fatalf("case %d of .%v: result %d is %#x, want %#x of %#x\n%s", n, typ, i, got, want, params, text(t, k))
 				}
 			}
+		}
+	}
+}
+
+// TestNestedWhen checks that an inner predicate computed from values of the outer block is false
+// where the outer one is false. In the loop, its register then holds the result of the iteration
+// before.
+func TestNestedWhen(t *testing.T) {
+	for _, n := range []uint64{1, 2, 3} {
+		k := build.New("nested")
+		out, limit := k.Pointer("out", ptx.U64), k.To(ptx.U32, k.Param("n", ptx.U64))
+		for i := range 6 {
+			out.At(i).Store(0)
+		}
+		k.For(0, 3, func(i build.Reg) {
+			k.When(k.Lt(i, limit), func() {
+				x := out.At(i).Load()
+				k.When(k.Eq(x, 0), func() {
+					out.At(i).Store(k.Add(x, 1))
+					y := out.At(i).Load()
+					k.When(k.Eq(y, 1), func() {
+						out.At(k.Add(i, 3)).Store(out.At(i).LoadVecOr0(k.Gt(y, x), 1)[0])
+					})
+				})
+			})
+		})
+		want := make([]uint64, 6)
+		for i := range n {
+			want[i], want[3+i] = 1, 1
+		}
+		if got := execute(t, k, 6, n); !slices.Equal(got, want) {
+			t.Errorf("limit %d: got %v, want %v\n%s", n, got, want, text(t, k))
 		}
 	}
 }
