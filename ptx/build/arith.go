@@ -54,8 +54,8 @@ func isInteger(t ptx.Type) bool {
 	return t.Class() == ptx.Unsigned || t.Class() == ptx.Signed || t.Class() == ptx.Bits
 }
 
-// fits reports whether a constant is a value of type t. Unsigned types accept negative constants,
-// as in C: adding -1 subtracts 1.
+// fits reports whether a constant is a value of type t. Unsigned and untyped integers accept
+// negative constants, as in C: adding -1 subtracts 1.
 func fits(x Reg, t ptx.Type) bool {
 	switch {
 	case t == ptx.Pred || x.v.typ == ptx.Pred:
@@ -66,6 +66,8 @@ func fits(x Reg, t ptx.Type) bool {
 		return false
 	case t.Bits() == 64:
 		return true
+	case t.Class() == ptx.Signed:
+		return x.v.i >= -(1<<(t.Bits()-1)) && x.v.i < 1<<(t.Bits()-1)
 	}
 	return x.v.i >= -(1<<(t.Bits()-1)) && x.v.i < 1<<t.Bits()
 }

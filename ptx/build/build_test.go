@@ -226,6 +226,19 @@ func TestOptimizations(t *testing.T) {
 			k.When(k.And(k.Ne(1, 1), k.Lt(n, 2)), func() { out.Store(5) })
 			k.For(3, 3, func(build.Reg) { out.Store(6) })
 		}, "mov.u32 %r0, 1; st.global.u32 [%out_g], %r0; mov.u32 %r1, 4; st.global.u32 [%out_g], %r1;"},
+		{"constants of 16-bit types", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			h, b := out.As(ptx.F16), out.As(ptx.BF16)
+			v := k.Var("v", ptx.F16, 1)
+			h.Store(1)
+			h.At(1).Store(k.Add(v, 1.5))
+			h.At(2).Store(k.Select(k.Lt(v, 1), v, 2))
+			b.At(3).Store(-1)
+		}, "mov.b16 %v, 15360; mov.b16 %hf0, 15360; st.global.b16 [%out_g], %hf0; mov.b16 %hf1, 15872; " +
+			"add.rn.f16 %hf2, %v, %hf1; st.global.b16 [%out_g+2], %hf2; setp.lt.f16 %p0, %v, %hf0; mov.b16 %hf3, 16384; " +
+			"selp.b16 %hf4, %v, %hf3, %p0; st.global.b16 [%out_g+4], %hf4; mov.b16 %hb0, 49024; st.global.b16 [%out_g+6], %hb0;"},
+		{"large constants", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			k.If(k.Lt(1<<53, 1<<53+1), func() { out.Store(n) })
+		}, "st.global.u32 [%out_g], %n;"},
 		{"predicated", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			k.When(k.Lt(n, 9), func() {
 				k.When(k.Ne(n, 4), func() { out.At(n).Store(out.At(k.Add(n, 1)).LoadVecOr0(k.Lt(n, 8), 1)[0]) })
@@ -320,6 +333,12 @@ func TestErrors(t *testing.T) {
 	expect("Rem by zero", k.Rem(n, 0))
 	expect("Rem of floating-point numbers: want integers", k.Rem(x, 2))
 	expect("And of a value of type .f32: want an integer, convert it with Bits", k.And(x, x))
+	expect("Xor of 1.5 and 2: want integers", k.Xor(1.5, 2))
+	expect("Shl of true and 2: want integers", k.Shl(true, 2))
+	expect("Shr by -1: want at least 0", k.Shr(n, -1))
+	expect("Not of 1.5: want an integer or a predicate", k.Not(1.5))
+	expect("Lt: constant 2147483648 is not a value of type .s32", k.Lt(k.To(ptx.S32, n), 1<<31))
+	expect("constant 0.5: want a value of type .f16x2", k.Var("halves", ptx.F16x2, 0.5))
 	expect("operand is a string: want a Reg, a Go number or a bool", k.Add(n, "1"))
 	expect("operand is a zero Reg", k.Add(build.Reg{}, n))
 	expect("Set writes n, which is not a variable: declare it with Var", nothing(func() { k.Set(n, 1) }))

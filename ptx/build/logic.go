@@ -1,6 +1,10 @@
 package build
 
-import "tilework/ptx"
+import (
+	"cmp"
+
+	"tilework/ptx"
+)
 
 // Shl returns a shifted left by n bits.
 func (k *Kernel) Shl(a, n Value) Reg { return k.shift("Shl", "shl", a, n) }
@@ -14,10 +18,12 @@ func (k *Kernel) shift(method, op string, a, n Value) Reg {
 	switch {
 	case !x.ok() || !y.ok():
 		return Reg{bad}
+	case y.v.constant && y.number() < 0:
+		return k.fail("%s by %s: want at least 0", method, y)
 	case x.v.constant && y.v.constant && op == "shl":
-		return constInt(x.v.i << uint(y.v.i))
+		return k.foldInts(method, x, y, func(a, n int64) int64 { return a << n })
 	case x.v.constant && y.v.constant:
-		return constInt(x.v.i >> uint(y.v.i))
+		return k.foldInts(method, x, y, func(a, n int64) int64 { return a >> n })
 	case x.v.constant:
 		return k.fail("%s of a constant by a register: give the constant a type with Var", method)
 	case !isInteger(x.v.typ):
@@ -43,7 +49,7 @@ func (k *Kernel) And(a, b Value) Reg {
 	case t == ptx.Pred && (y.isBool(true) || x.isBool(false)):
 		return k.same(x)
 	case t == ptx.NoType:
-		return constInt(x.v.i & y.v.i)
+		return k.foldInts("And", x, y, func(a, b int64) int64 { return a & b })
 	}
 	return k.bitwise("And", "and", t, x, y)
 }
@@ -59,7 +65,7 @@ func (k *Kernel) Or(a, b Value) Reg {
 	case t == ptx.Pred && (y.isBool(false) || x.isBool(true)):
 		return k.same(x)
 	case t == ptx.NoType:
-		return constInt(x.v.i | y.v.i)
+		return k.foldInts("Or", x, y, func(a, b int64) int64 { return a | b })
 	}
 	return k.bitwise("Or", "or", t, x, y)
 }
@@ -71,7 +77,7 @@ func (k *Kernel) Xor(a, b Value) Reg {
 	case !x.ok():
 		return x
 	case t == ptx.NoType:
-		return constInt(x.v.i ^ y.v.i)
+		return k.foldInts("Xor", x, y, func(a, b int64) int64 { return a ^ b })
 	}
 	return k.bitwise("Xor", "xor", t, x, y)
 }
@@ -84,6 +90,8 @@ func (k *Kernel) Not(a Value) Reg {
 		return x
 	case x.v.constant && x.v.typ == ptx.Pred:
 		return constBool(x.v.i == 0)
+	case x.v.float:
+		return k.fail("Not of %s: want an integer or a predicate", x)
 	case x.v.constant:
 		return constInt(^x.v.i)
 	}
@@ -99,6 +107,16 @@ func (k *Kernel) bitwise(method, op string, t ptx.Type, args ...Reg) Reg {
 		in = bitsOf(t)
 	}
 	return k.pureOp(t, op+"."+in.String(), t, args...)
+}
+
+// foldInts evaluates an operation on integer constants. It fails if they are of other types.
+func (k *Kernel) foldInts(method string, x, y Reg, f func(a, b int64) int64) Reg {
+	a, ok := x.Int()
+	b, both := y.Int()
+	if !ok || !both {
+		return k.fail("%s of %s and %s: want integers", method, x, y)
+	}
+	return constInt(f(a, b))
 }
 
 // comparison is a comparison operator. fold evaluates it for constants.
@@ -139,6 +157,8 @@ func (k *Kernel) compare(c comparison, a, b Value) Reg {
 	switch {
 	case !x.ok():
 		return x
+	case t == ptx.NoType && !x.v.float && !y.v.float: // a float64 cannot represent all integers
+		return constBool(c.fold(float64(cmp.Compare(x.v.i, y.v.i)), 0))
 	case t == ptx.NoType:
 		return constBool(c.fold(x.number(), y.number()))
 	case t == ptx.Pred:

@@ -203,7 +203,7 @@ func (p Ptr) LoadVecOr0(ok Value, n int) []Reg {
 	}
 	vs := p.destinations(n)
 	for _, v := range vs {
-		k.emit("mov."+moveType(v.v.typ).String(), v.v.node, k.operand(constInt(0), v.v.typ))
+		k.emit("mov."+moveType(v.v.typ).String(), v.v.node, k.moved(constInt(0), v.v.typ))
 	}
 	if vs != nil && !c.v.constant {
 		guard := k.guarded(c)
@@ -269,10 +269,10 @@ func (p Ptr) StoreVec(vs ...Value) {
 	k.emit(p.mnemonic("st", len(vs)), p.addr(), vectorOf(operands))
 }
 
-// constant returns a constant in a register, for instructions that accept no immediate.
+// constant returns a constant in a register of type t, for instructions that accept no immediate.
 func (k *Kernel) constant(t ptx.Type, r Reg) Reg {
 	mov := "mov." + moveType(t).String()
-	o := k.operand(r, moveType(t))
+	o := k.immediate(r, t)
 	return k.place(t, mov, mov+" "+ptx.Format(o), []ptx.Operand{o}, nil)
 }
 

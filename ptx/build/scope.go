@@ -72,10 +72,10 @@ func (k *Kernel) pureOp(t ptx.Type, mnemonic string, in ptx.Type, args ...Reg) R
 			return a
 		}
 		operands[n] = k.operand(a, in)
-		if a.v.constant {
-			key += " " + ptx.Format(operands[n])
+		if name, ok := operands[n].(*ptx.Name); ok {
+			key += fmt.Sprintf(" %p", name)
 		} else {
-			key += fmt.Sprintf(" %p", a.v.node)
+			key += " " + ptx.Format(operands[n])
 		}
 	}
 	return k.place(t, mnemonic, key, operands, args)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tilework/dtype"
 	"tilework/ptx"
 )
 
@@ -128,21 +129,43 @@ func (r Reg) String() string {
 	}
 }
 
-// operand returns r as an operand of type t.
+// operand returns r as an operand of type t. There are no immediates of 16-bit floating-point types:
+// their constants are moved to registers.
 func (k *Kernel) operand(r Reg, t ptx.Type) ptx.Operand {
-	v := r.v
-	if !v.constant {
-		return v.node
-	}
 	switch {
-	case t == ptx.F32:
-		return &ptx.Imm{Kind: ptx.F32Bits, Bits: uint64(math.Float32bits(float32(r.number())))}
-	case t == ptx.F64:
-		return &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(r.number())}
-	case v.float:
-		k.fail("constant %v: want a value of type .%v", v.f, t)
+	case !r.v.constant:
+		return r.v.node
+	case t == ptx.F16 || t == ptx.BF16:
+		return k.constant(t, r).v.node
 	}
-	return &ptx.Imm{Kind: ptx.Int, Bits: uint64(v.i)}
+	return k.immediate(r, t)
+}
+
+// moved returns r as the source of a mov to a register of type t.
+func (k *Kernel) moved(r Reg, t ptx.Type) ptx.Operand {
+	if !r.v.constant {
+		return r.v.node
+	}
+	return k.immediate(r, t)
+}
+
+// immediate returns a constant as an immediate of type t, or the bits of one of a 16-bit
+// floating-point type.
+func (k *Kernel) immediate(r Reg, t ptx.Type) *ptx.Imm {
+	switch n := r.number(); {
+	case t == ptx.F32:
+		return &ptx.Imm{Kind: ptx.F32Bits, Bits: uint64(math.Float32bits(float32(n)))}
+	case t == ptx.F64:
+		return &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(n)}
+	case t == ptx.F16:
+		return &ptx.Imm{Bits: uint64(dtype.Float16From64(n))}
+	case t == ptx.BF16:
+		return &ptx.Imm{Bits: uint64(dtype.BFloat16From64(n))}
+	case t.Class() == ptx.Float && math.Float64bits(n) == 0: // has no bits set in any type
+	case t.Class() == ptx.Float || r.v.float:
+		k.fail("constant %s: want a value of type .%v", r, t)
+	}
+	return &ptx.Imm{Bits: uint64(r.v.i)}
 }
 
 // newValue returns a new register of type t in block s.
@@ -213,7 +236,7 @@ func (k *Kernel) Set(v Reg, x Value) {
 		r = k.To(v.v.typ, r)
 	}
 	if r.ok() {
-		k.emit("mov."+moveType(v.v.typ).String(), v.v.node, k.operand(r, v.v.typ))
+		k.emit("mov."+moveType(v.v.typ).String(), v.v.node, k.moved(r, v.v.typ))
 	}
 }
 
