@@ -92,24 +92,34 @@ var minTarget = ptx.Target{SM: 75}
 // target, and then lowers both to the actual requirements.
 var maxNeed = ptx.Need{Version: 90, Target: ptx.Target{SM: 90, Suffix: "a"}}
 
-// Threads sets the block size. Launches with another block size fail.
+// Threads sets the block size in threads. Launches with another block size fail.
 func (k *Kernel) Threads(x, y, z int) {
-	for _, n := range []int{x, y, z} {
-		if n < 1 {
-			k.fail("Threads(%d, %d, %d): want at least 1 in each dimension", x, y, z)
-			return
-		}
+	switch {
+	case min(x, y, z) < 1 || max(x, y) > 1024 || z > 64:
+		k.fail("Threads(%d, %d, %d): want 1 to 1024, 1 to 1024 and 1 to 64", x, y, z)
+	case x*y*z > 1024:
+		k.fail("Threads(%d, %d, %d): a block of %d threads, want at most 1024", x, y, z, x*y*z)
+	default:
+		k.attr("Threads", "reqntid", x, y, z)
 	}
-	if n := x * y * z; n > 1024 {
-		k.fail("Threads(%d, %d, %d): a block of %d threads, want at most 1024", x, y, z, n)
-		return
-	}
-	k.attrs = append(k.attrs, ptx.Attr{Name: "reqntid", Args: []int{x, y, z}})
 }
 
 // MinBlocks makes the compiler limit the registers per thread so that n blocks fit on an SM.
 func (k *Kernel) MinBlocks(n int) {
-	k.attrs = append(k.attrs, ptx.Attr{Name: "minnctapersm", Args: []int{n}})
+	if n < 1 {
+		k.fail("MinBlocks(%d): want at least 1", n)
+		return
+	}
+	k.attr("MinBlocks", "minnctapersm", n)
+}
+
+// attr adds a directive to the entry, which can have only one of each name.
+func (k *Kernel) attr(method, name string, args ...int) {
+	if slices.ContainsFunc(k.attrs, func(a ptx.Attr) bool { return a.Name == name }) {
+		k.fail("%s is called twice", method)
+		return
+	}
+	k.attrs = append(k.attrs, ptx.Attr{Name: name, Args: args})
 }
 
 // LineInfo adds the Go source line of each instruction to the PTX as .loc directives, for profilers

@@ -3,6 +3,7 @@ package build_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -264,6 +265,37 @@ func TestOptimizations(t *testing.T) {
 	}
 }
 
+// TestNames checks the names of registers whose own names are taken, or whose types are rare.
+func TestNames(t *testing.T) {
+	k := build.New("k")
+	out := k.Pointer("out", ptx.U32)
+	clock, r0 := k.Param("clock", ptx.U32), k.Param("r0", ptx.U32)
+	out.Store(k.Add(clock, r0))
+	for _, typ := range []ptx.Type{ptx.B8, ptx.U8, ptx.S8} {
+		k.Do("ld.global."+typ.String(), k.Fresh(typ), out)
+	}
+	want := "cvta.to.global.u64 %out_g, %out; add.u32 %r0, %clock_, %r0_; st.global.u32 [%out_g], %r0; " +
+		"ld.global.b8 %cb0, [%out_g]; ld.global.u8 %c0, [%out_g]; ld.global.s8 %cs0, [%out_g];"
+	if got := strings.Join(instructions(t, k), " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestGoNumbers checks that numbers of all Go types are constants.
+func TestGoNumbers(t *testing.T) {
+	k := build.New("k")
+	n := k.Param("n", ptx.U32)
+	for _, x := range []build.Value{7, int8(7), int64(7), uint(7), uint8(7), uint64(7)} {
+		if sum, ok := k.Add(1, x).Int(); !ok || sum != 8 {
+			t.Errorf("1 + %T(7) = %v, want 8", x, k.Add(1, x))
+		}
+	}
+	k.Add(n, float32(1))
+	if _, err := k.Build(); err == nil || !strings.Contains(err.Error(), "Add: constant 1 is not a value of type .u32") {
+		t.Errorf("adding a float32 to a .u32: got error %v", err)
+	}
+}
+
 // TestNeed checks that a kernel requires only the version and target that its instructions need.
 func TestNeed(t *testing.T) {
 	for _, c := range []struct {
@@ -324,7 +356,13 @@ func TestErrors(t *testing.T) {
 		want, lines = append(want, text), append(lines, n)
 	}
 	expect("Threads(33, 33, 1): a block of 1089 threads, want at most 1024", nothing(func() { k.Threads(33, 33, 1) }))
-	expect("Threads(0, 1, 1): want at least 1 in each dimension", nothing(func() { k.Threads(0, 1, 1) }))
+	expect("Threads(0, 1, 1): want 1 to 1024, 1 to 1024 and 1 to 64", nothing(func() { k.Threads(0, 1, 1) }))
+	expect("Threads(1, 1, 65): want 1 to 1024, 1 to 1024 and 1 to 64", nothing(func() { k.Threads(1, 1, 65) }))
+	expect("Threads(4294967296, 4294967296, 1): want 1 to 1024, 1 to 1024 and 1 to 64",
+		nothing(func() { k.Threads(1<<32, 1<<32, 1) }))
+	expect("Threads is called twice", nothing(func() { k.Threads(32, 1, 1); k.Threads(64, 1, 1) }))
+	expect("MinBlocks(0): want at least 1", nothing(func() { k.MinBlocks(0) }))
+	expect("Cluster(4294967296, 4294967296, 1): want 1 to 8 blocks", nothing(func() { k.Cluster(1<<32, 1<<32, 1) }))
 	expect("Add of .u32 and .f32: want the same type, convert one of them with To", k.Add(n, x))
 	expect("Lt of .u32 and .s32: want the same type, convert one of them with To", k.Lt(n, k.To(ptx.S32, n)))
 	expect("Mul: constant 0.5 is not a value of type .u32", k.Mul(n, 0.5))
@@ -340,6 +378,7 @@ func TestErrors(t *testing.T) {
 	expect("Lt: constant 2147483648 is not a value of type .s32", k.Lt(k.To(ptx.S32, n), 1<<31))
 	expect("constant 0.5: want a value of type .f16x2", k.Var("halves", ptx.F16x2, 0.5))
 	expect("operand is a string: want a Reg, a Go number or a bool", k.Add(n, "1"))
+	expect("constant 18446744073709551615: want at most 1<<63 - 1", k.Add(n, uint64(math.MaxUint64)))
 	expect("operand is a zero Reg", k.Add(build.Reg{}, n))
 	expect("Set writes n, which is not a variable: declare it with Var", nothing(func() { k.Set(n, 1) }))
 	expect("FMA of .u32 into a variable of type .f32: want the same type, convert with To",
@@ -347,7 +386,11 @@ func TestErrors(t *testing.T) {
 	expect("If: the condition is n, want a predicate", k.If(n, func() {}))
 	expect("If inside When: use If instead of When",
 		nothing(func() { k.When(k.Lt(n, 1), func() { k.If(k.Lt(n, 2), func() {}) }) }))
-	expect("For: the step is 0, want a positive constant", nothing(func() { k.ForStep(0, n, 0, func(build.Reg) {}) }))
+	expect("For from -1 to 4 in steps of 1: want constants in the range of .u32",
+		nothing(func() { k.For(-1, 4, func(build.Reg) {}) }))
+	expect("For from 0 to 4294967295 in steps of 2: want constants in the range of .u32",
+		nothing(func() { k.ForStep(0, 1<<32-1, 2, func(build.Reg) {}) }))
+	expect("For: the step is 0, want a positive constant of type .u32", nothing(func() { k.ForStep(0, n, 0, func(build.Reg) {}) }))
 	expect("For: the bounds have type .f32, want integers", nothing(func() { k.For(0, x, func(build.Reg) {}) }))
 	expect("While: the condition is a constant, want a predicate computed at run time",
 		nothing(func() { k.While(func() build.Reg { return k.Lt(1, 2) }, func() {}) }))
@@ -357,6 +400,8 @@ func TestErrors(t *testing.T) {
 	expect("index has type .f32: want an integer", p.At(x))
 	expect("shared array s has 0×4 elements of type .f32: want at least 1×1, and fewer than 2^27 elements",
 		k.Shared("s", ptx.F32, 0, 4))
+	expect("shared array s has 4294967296×4294967296 elements of type .f32: want at least 1×1, and fewer than 2^27 elements",
+		k.Shared("s", ptx.F32, 1<<32, 1<<32))
 	expect("add.u32: found 2 operands: want 3 (a register, a register or a number, a register or a number)",
 		nothing(func() { k.Do("add.u32", k.Fresh(ptx.U32), n) }))
 	expect("mov.u32 writes n, which is not a variable: declare it with Var", nothing(func() { k.Do("mov.u32", n, 1) }))

@@ -4,11 +4,11 @@ import "tilework/ptx"
 
 // Cluster sets the cluster size in blocks (sm_90). Launches with another cluster size fail.
 func (k *Kernel) Cluster(x, y, z int) {
-	if n := x * y * z; min(x, y, z) < 1 || n > 8 {
+	if min(x, y, z) < 1 || max(x, y, z) > 8 || x*y*z > 8 {
 		k.fail("Cluster(%d, %d, %d): want 1 to 8 blocks", x, y, z)
 		return
 	}
-	k.attrs = append(k.attrs, ptx.Attr{Name: "reqnctapercluster", Args: []int{x, y, z}})
+	k.attr("Cluster", "reqnctapercluster", x, y, z)
 }
 
 // ClusterRank returns the rank of the block in its cluster, with x varying fastest.
@@ -34,7 +34,10 @@ func (k *Kernel) ClusterWait() { k.Do("barrier.cluster.wait.aligned") }
 // rank.
 func (k *Kernel) Peer(p Ptr, rank Value) Ptr {
 	r := k.reg(rank)
-	if p.space != ptx.Shared || !r.ok() {
+	switch {
+	case !r.ok():
+		return p
+	case p.space != ptx.Shared:
 		k.fail("Peer of a pointer to %v memory: want a pointer to shared memory", p.space)
 		return p
 	}

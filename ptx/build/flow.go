@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"math"
 
 	"tilework/ptx"
 )
@@ -76,7 +77,7 @@ func (b *Branch) Else(otherwise func()) {
 }
 
 // For executes body for i = from, from+1, … while i < to. i has the common type of from and to,
-// or u32 if both are constants.
+// or U32 if both are constants.
 func (k *Kernel) For(from, to Value, body func(i Reg)) { k.ForStep(from, to, 1, body) }
 
 // ForStep executes body for i = from, from+step, … while i < to. to + step must not overflow i's
@@ -87,19 +88,23 @@ func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 	if !x.ok() || !z.ok() || !k.mayBranch("For") {
 		return
 	}
-	if t == ptx.NoType {
+	certain := t == ptx.NoType
+	if certain {
 		t = ptx.U32
 	}
 	if !isInteger(t) || x.v.float || y.v.float {
 		k.fail("For: the bounds have type .%v, want integers", t)
 		return
 	}
-	if n, ok := z.Int(); !z.v.constant || !ok || n < 1 {
-		k.fail("For: the step is %s, want a positive constant", z)
+	n, ok := z.Int()
+	switch {
+	case !ok || n < 1 || !fits(z, t):
+		k.fail("For: the step is %s, want a positive constant of type .%v", z, t)
 		return
-	}
-	certain := x.v.constant && y.v.constant
-	if certain && x.v.i >= y.v.i {
+	case certain && x.v.i >= y.v.i:
+		return
+	case certain && (x.v.i < 0 || y.v.i > math.MaxUint32-n):
+		k.fail("For from %s to %s in steps of %s: want constants in the range of .u32", x, y, z)
 		return
 	}
 	number := k.number()

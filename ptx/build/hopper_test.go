@@ -103,6 +103,10 @@ func TestHopperErrors(t *testing.T) {
 		{"Cluster(3, 3, 1): want 1 to 8 blocks", func(k *build.Kernel) { k.Cluster(3, 3, 1) }},
 		{"Peer of a pointer to global memory: want a pointer to shared memory",
 			func(k *build.Kernel) { k.Peer(k.Pointer("p", ptx.F32), 0) }},
+		{"operand is a zero Reg", func(k *build.Kernel) { k.Peer(k.Shared("s", ptx.F32, 1, 1).Ptr, build.Reg{}) }},
+		{"modifier .x0 is not allowed", func(k *build.Kernel) {
+			k.LoadMatrices(k.Shared("s", ptx.F16, 8, 8).Ptr, -1, false)
+		}},
 		{"matrix layout {Stride:1000 Leading:0 Swizzle:128}: want multiples of 16", func(k *build.Kernel) {
 			k.Descriptor(k.Shared("s", ptx.F32, 8, 8).Ptr, build.MatrixLayout{Stride: 1000, Swizzle: 128})
 		}},
@@ -120,6 +124,8 @@ func TestHopperErrors(t *testing.T) {
 		c.write(k)
 		if _, err := k.Build(); !errors.Is(err, ptx.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
+		} else if strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want one error", err)
 		}
 	}
 }

@@ -342,11 +342,16 @@ func (k *Kernel) array(sym *ptx.Name, elem ptx.Type, rows, cols int, at int64) A
 	return Array{p, rows, cols, int64(cols) * int64(elem.Bytes())}
 }
 
+// maxSharedElements is the maximum number of elements of an array. Its size in bytes has at most
+// 31 bits.
+const maxSharedElements = math.MaxInt32 / 16
+
+// sharedBytes returns the size of an array in bytes, or fails if its name or size is invalid.
 func (k *Kernel) sharedBytes(name string, elem ptx.Type, rows, cols int) (n int, ok bool) {
 	if !k.identifier(name) {
 		return 0, false
 	}
-	if rows < 1 || cols < 1 || elem.Bytes() < 1 || int64(rows)*int64(cols) > math.MaxInt32/16 {
+	if min(rows, cols, elem.Bytes()) < 1 || rows > maxSharedElements/cols {
 		k.fail("shared array %s has %d×%d elements of type .%v: want at least 1×1, and fewer than 2^27 elements",
 			name, rows, cols, elem)
 		return 0, false

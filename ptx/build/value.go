@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -95,18 +96,18 @@ func (k *Kernel) reg(x Value) Reg {
 		return x
 	case int:
 		return constInt(int64(x))
-	case int64:
-		return constInt(x)
-	case int32:
-		return constInt(int64(x))
-	case uint32:
-		return constInt(int64(x))
-	case float64:
-		return constFloat(x)
-	case float32:
-		return constFloat(float64(x))
-	case bool:
-		return constBool(x)
+	}
+	switch v := reflect.ValueOf(x); {
+	case v.CanInt():
+		return constInt(v.Int())
+	case v.CanUint() && v.Uint() <= math.MaxInt64:
+		return constInt(int64(v.Uint()))
+	case v.CanUint():
+		return k.fail("constant %d: want at most 1<<63 - 1", x)
+	case v.CanFloat():
+		return constFloat(v.Float())
+	case v.Kind() == reflect.Bool:
+		return constBool(v.Bool())
 	}
 	return k.fail("operand is a %T: want a Reg, a Go number or a bool", x)
 }
@@ -209,7 +210,7 @@ func (k *Kernel) Var(name string, t ptx.Type, init Value) Reg {
 
 // Vars declares n variables called name0 to name(n-1).
 func (k *Kernel) Vars(name string, t ptx.Type, n int, init Value) []Reg {
-	vs := make([]Reg, n)
+	vs := make([]Reg, max(n, 0))
 	for i := range vs {
 		vs[i] = k.Var(fmt.Sprintf("%s%d", name, i), t, init)
 	}
@@ -277,7 +278,7 @@ func bitsOf(t ptx.Type) ptx.Type {
 
 // prefixes holds the prefix of unnamed registers of each type.
 var prefixes = map[ptx.Type]string{
-	ptx.Pred: "p", ptx.U16: "h", ptx.S16: "hs", ptx.B16: "hb", ptx.F16: "hf",
+	ptx.Pred: "p", ptx.U8: "c", ptx.S8: "cs", ptx.B8: "cb", ptx.U16: "h", ptx.S16: "hs", ptx.B16: "hb", ptx.F16: "hf",
 	ptx.U32: "r", ptx.S32: "s", ptx.B32: "b", ptx.F16x2: "hh", ptx.F32: "f",
 	ptx.U64: "rd", ptx.S64: "sd", ptx.B64: "bd", ptx.F64: "fd", ptx.B128: "q",
 }
@@ -328,11 +329,23 @@ func grouped(vars []*ptx.Var) []*ptx.Var {
 	return out
 }
 
+// specials holds the names of the special registers.
+var specials = func() map[string]bool {
+	m := map[string]bool{}
+	for _, name := range ptx.SpecialRegisters() {
+		m[name] = true
+	}
+	return m
+}()
+
 // unique returns name, with a suffix if another register already has that name.
 func unique(name string, taken map[string]bool) string {
 	if stem := strings.TrimRight(name, "0123456789"); stem != name &&
 		slices.Contains(slices.Collect(maps.Values(prefixes)), stem) {
 		name += "_" // avoids the names of numbered registers
+	}
+	if specials["%"+name] {
+		name += "_"
 	}
 	free := name
 	for n := 2; taken[free]; n++ {

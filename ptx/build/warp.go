@@ -74,7 +74,7 @@ func (k *Kernel) CopyWait(n int) { k.Do("cp.async.wait_group", n) }
 // supplies the address of one row of a matrix. It receives its fragment of each matrix, or of the
 // transpose of each matrix.
 func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
-	d := make([]Reg, n)
+	d := make([]Reg, max(n, 0))
 	for i := range d {
 		d[i] = k.Fresh(ptx.B32)
 	}
