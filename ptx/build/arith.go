@@ -237,7 +237,7 @@ func (k *Kernel) FMA(acc Reg, a, b Value) {
 		k.fail("FMA of .%v into a variable of type .%v: want the same type, convert with To", t, acc.v.typ)
 		return
 	}
-	t = acc.v.typ
+	t = arithmetic(acc.v.typ)
 	op := "fma.rn"
 	if isInteger(t) {
 		op = "mad.lo"
@@ -262,7 +262,7 @@ func (k *Kernel) Div(a, b Value) Reg {
 	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
 		return k.Shr(x, bits.TrailingZeros64(uint64(n)))
 	}
-	return k.compute(t, rounded("div", t), x, y)
+	return k.compute(arithmetic(t), rounded("div", t), x, y)
 }
 
 // Rem returns the remainder of a / b for integers.
@@ -283,7 +283,7 @@ func (k *Kernel) Rem(a, b Value) Reg {
 	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
 		return k.And(x, n-1)
 	}
-	return k.compute(t, "rem", x, y)
+	return k.compute(arithmetic(t), "rem", x, y)
 }
 
 // CeilDiv returns a / b rounded up, for integers that are not negative. a + b must not overflow.

@@ -237,6 +237,11 @@ func TestOptimizations(t *testing.T) {
 		}, "mov.b16 %v, 15360; mov.b16 %hf0, 15360; st.global.b16 [%out_g], %hf0; mov.b16 %hf1, 15872; " +
 			"add.rn.f16 %hf2, %v, %hf1; st.global.b16 [%out_g+2], %hf2; setp.lt.f16 %p0, %v, %hf0; mov.b16 %hf3, 16384; " +
 			"selp.b16 %hf4, %v, %hf3, %p0; st.global.b16 [%out_g+4], %hf4; mov.b16 %hb0, 49024; st.global.b16 [%out_g+6], %hb0;"},
+		{"untyped bits", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			b := k.Var("b", ptx.B32, n)
+			k.FMA(b, 3, 5)
+			out.Store(k.To(ptx.U32, k.Rem(k.Div(b, 3), 5)))
+		}, "mov.b32 %b, %n; mad.lo.u32 %b, 3, 5, %b; div.u32 %r0, %b, 3; rem.u32 %r1, %r0, 5; st.global.u32 [%out_g], %r1;"},
 		{"large constants", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			k.If(k.Lt(1<<53, 1<<53+1), func() { out.Store(n) })
 		}, "st.global.u32 [%out_g], %n;"},

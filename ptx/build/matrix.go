@@ -37,7 +37,8 @@ func (m Matrix) ByteOffset(i, j Value) Reg {
 	if m.trans {
 		i, j = j, i
 	}
-	return m.k.Mad(m.k.reg(i), m.pitch, m.k.Mul(j, m.elem.Bytes()))
+	k := m.k
+	return k.Mad(k.To(ptx.U64, i), m.pitch, k.Mul(k.To(ptx.U64, j), m.elem.Bytes()))
 }
 
 // InBounds returns a predicate that reports whether (i, j) is in bounds.

@@ -234,3 +234,19 @@ func TestNestedWhen(t *testing.T) {
 		}
 	}
 }
+
+// TestByteOffset checks offsets that do not fit in the type of the indices.
+func TestByteOffset(t *testing.T) {
+	k := build.New("offsets")
+	out := k.Pointer("out", ptx.U64)
+	i, j := k.To(ptx.U32, k.Param("i", ptx.U64)), k.To(ptx.S32, k.Param("j", ptx.U64))
+	m := k.Matrix(out, 1, 1, 1<<32)
+	out.Store(m.ByteOffset(i, j))
+	out.At(1).Store(m.T().ByteOffset(j, i))
+	out.At(2).Store(m.ByteOffset(2, i))
+	at := func(row, col uint64) uint64 { return 8 * (row<<32 + col) }
+	want := []uint64{at(1<<31, 1<<30), at(1<<31, 1<<30), at(2, 1<<31)}
+	if got := execute(t, k, 3, 1<<31, 1<<30); !slices.Equal(got, want) {
+		t.Errorf("got %#x, want %#x", got, want)
+	}
+}
