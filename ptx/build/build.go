@@ -1,36 +1,3 @@
-// Package build generates PTX from GPU kernels written in Go. Each method of [Kernel] adds the
-// instructions that the same line of CUDA C would compile to, and [Kernel.Build] returns the
-// module.
-//
-//	k := build.New("axpy")
-//	k.Threads(256, 1, 1)
-//	n, a := k.Param("n", ptx.U32), k.Param("a", ptx.F32)
-//	x, y := k.Pointer("x", ptx.F32), k.Pointer("y", ptx.F32)
-//	i := k.Mad(k.BlockIdx(build.X), 256, k.ThreadIdx(build.X))
-//	k.If(k.Lt(i, n), func() {
-//		y.At(i).Store(k.Mad(a, x.At(i).Load(), y.At(i).Load()))
-//	})
-//	module, err := k.Build()
-//
-// Go values are compile-time constants of the kernel, and a [Reg] holds a run-time value. A Go
-// for loop is therefore unrolled, and a Go if statement selects code at compile time.
-// [Kernel.For] generates a loop, and [Kernel.If] a branch.
-//
-// # Registers
-//
-// The value of a Reg never changes: each operation returns a new Reg. Mutable variables are
-// declared with [Kernel.Var] and written by [Kernel.Set] and [Kernel.FMA]. A Reg is visible in
-// the block that created it and in nested blocks, like a variable in C.
-//
-// Integer arithmetic and comparisons on immutable values are optimized. The builder emits each
-// distinct operation once, hoists it out of all loops in which its operands are invariant, and
-// removes it if nothing uses its result. An inner loop can thus call m.Load(row, i) at no extra
-// cost. Floating-point operations, loads and stores stay where they are written.
-//
-// # Errors
-//
-// Methods do not return errors. The Kernel collects errors, each with the file and line of the
-// call outside this package, and Build returns them.
 package build
 
 import (
