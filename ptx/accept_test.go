@@ -81,8 +81,8 @@ func (s *sampler) otherKinds(op string, arg Operand) []Operand {
 	case *Imm:
 		return []Operand{s.reg(U32, 0), &Imm{Int, a.Bits + 1}}
 	case *Addr:
-		return []Operand{&Addr{Base: a.Base, Offset: 16, Coords: a.Coords}, &Addr{Base: a.Base, Offset: -16, Coords: a.Coords},
-			a.Base}
+		return []Operand{a.Base, &Addr{Base: a.Base, Offset: 16, Coords: a.Coords},
+			&Addr{Base: a.Base, Offset: -16, Coords: a.Coords}}
 	case *Sink:
 		return []Operand{s.reg(U64, 0)}
 	}

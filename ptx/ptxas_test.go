@@ -75,11 +75,11 @@ func ptxas(t *testing.T, path string, target Target, text string) (map[int]strin
 func assembles(t *testing.T, path string, target Target, text string) error {
 	t.Helper()
 	dir := t.TempDir()
-	in := filepath.Join(dir, "in.ptx")
+	in, out := filepath.Join(dir, "in.ptx"), filepath.Join(dir, "out")
 	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", filepath.Join(dir, "out"), in).CombinedOutput()
+	output, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", out, in).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%v: %s", err, output)
 	}

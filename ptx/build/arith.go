@@ -86,7 +86,7 @@ func (k *Kernel) same(x Reg) Reg {
 	if !x.v.mutable {
 		return x
 	}
-	return k.result(x.v.typ, "mov."+moveType(x.v.typ).String(), x.v.node)
+	return k.result(x.v.typ, move(x.v.typ), x.v.node)
 }
 
 // compute emits an arithmetic operation in type t.

@@ -2,9 +2,6 @@ package build
 
 import (
 	"fmt"
-	"path"
-	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -88,12 +85,6 @@ func (k *Kernel) attr(method, name string, args ...int) {
 	}
 	k.attrs = append(k.attrs, ptx.Attr{Name: name, Args: args})
 }
-
-// LineInfo adds the Go source line of each instruction to the PTX as .loc directives, for profilers
-// and the emulator. If files are named, such as "tiled.go", the line is that of the innermost call
-// from one of them. Instructions without such a call keep the innermost call from any file.
-// LineInfo must be called before the first instruction.
-func (k *Kernel) LineInfo(files ...string) { k.lines, k.files = true, files }
 
 // Comment adds a comment line to the PTX.
 func (k *Kernel) Comment(format string, args ...any) {
@@ -186,57 +177,3 @@ func (k *Kernel) fail(format string, args ...any) Reg {
 // maxErrors is the maximum number of errors collected for a kernel. Further errors are mostly
 // consequences of the first ones.
 const maxErrors = 50
-
-// packagePrefix is the prefix of the names of all functions in this package.
-var packagePrefix = reflect.TypeFor[Kernel]().PkgPath() + "."
-
-// caller returns the position of the innermost call from outside this package, in one of the files
-// of [Kernel.LineInfo] if there is such a call. It runs for every instruction, so it walks the
-// stack a few frames at a time: the call is usually close.
-func (k *Kernel) caller() ptx.Pos {
-	var pcs [6]uintptr
-	var innermost ptx.Pos
-	for skip := 2; ; skip += len(pcs) {
-		n := runtime.Callers(skip, pcs[:])
-		for _, pc := range pcs[:n] {
-			at, ok := k.callers[pc]
-			if !ok {
-				at = k.outside(pc)
-				k.callers[pc] = at
-			}
-			if innermost == (ptx.Pos{}) {
-				innermost = at.Pos
-			}
-			if at.wanted {
-				return at.Pos
-			}
-		}
-		if n < len(pcs) {
-			return innermost
-		}
-	}
-}
-
-// callSite is the position of a call. wanted reports whether [Kernel.LineInfo] includes its file.
-type callSite struct {
-	ptx.Pos
-	wanted bool
-}
-
-// outside returns the call at pc, or the zero callSite if pc is in this package. With inlining, a
-// pc can represent several nested calls.
-func (k *Kernel) outside(pc uintptr) (at callSite) {
-	frames := runtime.CallersFrames([]uintptr{pc})
-	for more := true; more && !at.wanted; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		if strings.HasPrefix(f.Function, packagePrefix) {
-			continue
-		}
-		wanted := k.files == nil || slices.Contains(k.files, path.Base(f.File))
-		if wanted || at.Pos == (ptx.Pos{}) {
-			at = callSite{ptx.Pos{File: f.File, Line: f.Line}, wanted}
-		}
-	}
-	return at
-}

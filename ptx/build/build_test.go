@@ -236,7 +236,8 @@ func TestOptimizations(t *testing.T) {
 			b.At(3).Store(-1)
 		}, "mov.b16 %v, 15360; mov.b16 %hf0, 15360; st.global.b16 [%out_g], %hf0; mov.b16 %hf1, 15872; " +
 			"add.rn.f16 %hf2, %v, %hf1; st.global.b16 [%out_g+2], %hf2; setp.lt.f16 %p0, %v, %hf0; mov.b16 %hf3, 16384; " +
-			"selp.b16 %hf4, %v, %hf3, %p0; st.global.b16 [%out_g+4], %hf4; mov.b16 %hb0, 49024; st.global.b16 [%out_g+6], %hb0;"},
+			"selp.b16 %hf4, %v, %hf3, %p0; st.global.b16 [%out_g+4], %hf4; mov.b16 %hb0, 49024; " +
+			"st.global.b16 [%out_g+6], %hb0;"},
 		{"untyped bits", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			b := k.Var("b", ptx.B32, n)
 			k.FMA(b, 3, 5)
@@ -395,7 +396,8 @@ func TestErrors(t *testing.T) {
 		nothing(func() { k.For(-1, 4, func(build.Reg) {}) }))
 	expect("For from 0 to 4294967295 in steps of 2: want constants in the range of .u32",
 		nothing(func() { k.ForStep(0, 1<<32-1, 2, func(build.Reg) {}) }))
-	expect("For: the step is 0, want a positive constant of type .u32", nothing(func() { k.ForStep(0, n, 0, func(build.Reg) {}) }))
+	expect("For: the step is 0, want a positive constant of type .u32",
+		nothing(func() { k.ForStep(0, n, 0, func(build.Reg) {}) }))
 	expect("For: the bounds have type .f32, want integers", nothing(func() { k.For(0, x, func(build.Reg) {}) }))
 	expect("While: the condition is a constant, want a predicate computed at run time",
 		nothing(func() { k.While(func() build.Reg { return k.Lt(1, 2) }, func() {}) }))
@@ -405,8 +407,9 @@ func TestErrors(t *testing.T) {
 	expect("index has type .f32: want an integer", p.At(x))
 	expect("shared array s has 0×4 elements of type .f32: want at least 1×1, and fewer than 2^27 elements",
 		k.Shared("s", ptx.F32, 0, 4))
-	expect("shared array s has 4294967296×4294967296 elements of type .f32: want at least 1×1, and fewer than 2^27 elements",
-		k.Shared("s", ptx.F32, 1<<32, 1<<32))
+	tooLarge := "shared array s has 4294967296×4294967296 elements of type .f32: " +
+		"want at least 1×1, and fewer than 2^27 elements"
+	expect(tooLarge, k.Shared("s", ptx.F32, 1<<32, 1<<32))
 	expect("add.u32: found 2 operands: want 3 (a register, a register or a number, a register or a number)",
 		nothing(func() { k.Do("add.u32", k.Fresh(ptx.U32), n) }))
 	expect("mov.u32 writes n, which is not a variable: declare it with Var", nothing(func() { k.Do("mov.u32", n, 1) }))

@@ -2,7 +2,6 @@ package build
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -174,27 +173,4 @@ func eachOperand(i *ptx.Instr, f func(*ptx.Name)) {
 	for _, a := range i.Args {
 		walk(a)
 	}
-}
-
-// locate inserts a .loc before each instruction whose source line differs from the previous one,
-// and adds the .file directives to m. It keeps only the base name of a file, so that the PTX does
-// not depend on the directory of the source.
-func (k *Kernel) locate(m *ptx.Module, body []ptx.Stmt) []ptx.Stmt {
-	files := map[string]int{}
-	var out []ptx.Stmt
-	var last ptx.Pos
-	for _, s := range body {
-		if i, ok := s.(*ptx.Instr); ok && i.Pos != last && i.Pos.Line > 0 {
-			last = i.Pos
-			n := files[last.File]
-			if n == 0 {
-				n = len(files) + 1
-				files[last.File] = n
-				m.Decls = append(m.Decls, &ptx.File{Index: n, Path: filepath.Base(last.File)})
-			}
-			out = append(out, &ptx.Loc{File: n, Line: last.Line, Col: 1})
-		}
-		out = append(out, s)
-	}
-	return out
 }

@@ -2,73 +2,15 @@ package build
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"tilework/ptx"
 )
 
-// Axis is a dimension of a block or of a grid.
-type Axis byte
-
-// The axes.
-const (
-	X Axis = 'x'
-	Y Axis = 'y'
-	Z Axis = 'z'
-)
-
-// ThreadIdx returns the index of the thread in its block, threadIdx in CUDA, of type u32.
-func (k *Kernel) ThreadIdx(a Axis) Reg { return k.special("tid", a) }
-
-// BlockIdx returns the index of the block in the grid.
-func (k *Kernel) BlockIdx(a Axis) Reg { return k.special("ctaid", a) }
-
-// BlockDim returns the number of threads per block.
-func (k *Kernel) BlockDim(a Axis) Reg { return k.special("ntid", a) }
-
-// GridDim returns the number of blocks in the grid.
-func (k *Kernel) GridDim(a Axis) Reg { return k.special("nctaid", a) }
-
 // LaneID returns the index of the thread in its warp, 0 to 31.
 func (k *Kernel) LaneID() Reg {
-	return k.place(ptx.U32, "mov.u32", "%laneid", []ptx.Operand{&ptx.Name{Name: "%laneid"}}, nil)
+	return k.special(&ptx.Name{Name: "%laneid"})
 }
-
-func (k *Kernel) special(name string, a Axis) Reg {
-	n := &ptx.Name{Name: "%" + name, Member: string(a)}
-	return k.Named(name+"_"+n.Member, k.place(ptx.U32, "mov.u32", ptx.Format(n), []ptx.Operand{n}, nil))
-}
-
-// CopyAsync copies 4, 8 or 16 bytes from global to shared memory asynchronously (sm_80). Both
-// addresses must be aligned to the size. Only the first valid bytes are read from src; the rest
-// of dst is filled with zeros. valid can be a number, or a predicate that selects all bytes or
-// none, which is cheaper.
-func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
-	cache := "ca"
-	if bytes == 16 {
-		cache = "cg" // bypasses L1, where the data would not be reused
-	}
-	args := []any{dst, src, bytes}
-	v := k.reg(valid)
-	if v.ok() && v.v.typ == ptx.Pred {
-		if v = k.To(ptx.U32, bytes); !k.reg(valid).isBool(true) {
-			v = k.result(ptx.U32, "selp.u32", k.operand(v, ptx.U32), k.operand(constInt(0), ptx.U32),
-				k.reg(valid).v.node)
-		}
-	}
-	if n, ok := v.Int(); !ok || n != int64(bytes) {
-		args = append(args, v)
-	}
-	k.Do("cp.async."+cache+".shared.global", args...)
-}
-
-// CopyCommit commits the thread's preceding copies as a group.
-func (k *Kernel) CopyCommit() { k.Do("cp.async.commit_group") }
-
-// CopyWait waits until at most n groups of the thread's copies are pending. Other threads see the
-// copied data after a barrier.
-func (k *Kernel) CopyWait(n int) { k.Do("cp.async.wait_group", n) }
 
 // LoadMatrices loads 1, 2 or 4 8×8 matrices of 16-bit elements with ldmatrix (sm_75). Each lane
 // supplies the address of one row of a matrix. It receives its fragment of each matrix, or of the
@@ -131,53 +73,10 @@ func (k *Kernel) MMA(shape string, t ptx.Type, acc, a, b []Reg) {
 	k.Do(strings.Join([]string{"mma.sync.aligned", shape, "row.col", sum, in, in, sum}, "."), acc, a, b, acc)
 }
 
-// Do emits any instruction of package ptx, given by its mnemonic, such as "shfl.sync.idx.b32". An
-// argument is a Reg, a []Reg for a vector, a Ptr for an address, an int, a float32 or float64 for
-// an immediate of that width, or any ptx.Operand. Destinations must be variables; see
-// [Kernel.Fresh].
-func (k *Kernel) Do(mnemonic string, args ...any) {
-	operands := make([]ptx.Operand, len(args))
-	written := make([][]Reg, len(args))
-	for n, a := range args {
-		switch a := a.(type) {
-		case ptx.Operand:
-			operands[n] = a
-		case float32:
-			operands[n] = &ptx.Imm{Kind: ptx.F32Bits, Bits: uint64(math.Float32bits(a))}
-		case float64:
-			operands[n] = &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(a)}
-		case Ptr:
-			if !a.usable() {
-				return
-			}
-			operands[n] = a.addr()
-		case []Reg:
-			list := make([]ptx.Operand, len(a))
-			for i, r := range a {
-				if r = k.reg(r); !r.ok() {
-					return
-				}
-				list[i] = k.operand(r, r.v.typ)
-			}
-			operands[n], written[n] = &ptx.Vector{Elems: list}, a
-		default:
-			r := k.reg(a)
-			if !r.ok() {
-				return
-			}
-			operands[n], written[n] = k.operand(r, r.v.typ), []Reg{r}
-		}
-	}
-	i := k.emit(mnemonic, operands...)
-	if err := ptx.Bind(i); err != nil {
-		k.fail("%v", err.(*ptx.Error).Msg)
-		return
-	}
-	for n, rs := range written {
-		if i.Operand(n).Dst && i.Operand(n).Kind == ptx.ValueOperand {
-			for _, r := range rs {
-				k.variable(i.Mnemonic(), r)
-			}
-		}
-	}
+// Elect returns a predicate that is true in exactly one lane of the warp. All lanes of the warp
+// must be active.
+func (k *Kernel) Elect() Reg {
+	p := k.Fresh(ptx.Pred)
+	k.Do("elect.sync", &ptx.Pair{First: &ptx.Sink{}, Second: p.v.node}, -1)
+	return p
 }

@@ -7,18 +7,6 @@ import (
 	"tilework/ptx"
 )
 
-// tileAlign is the alignment of swizzled tiles in bytes: 8 rows of 128 bytes, after which
-// the swizzle pattern repeats.
-const tileAlign = 1024
-
-// Tile declares a matrix in dynamic shared memory with the alignment that TMA and wgmma need for
-// swizzled tiles.
-func (k *Kernel) Tile(name string, elem ptx.Type, rows, cols int) Array {
-	k.dynamic = (k.dynamic + tileAlign - 1) / tileAlign * tileAlign
-	k.tiles = true
-	return k.SharedDynamic(name, elem, rows, cols)
-}
-
 // MatrixLayout describes the layout of a matrix in shared memory for wgmma (sm_90a). Stride and
 // Leading are the distances in bytes between core matrices of 8 rows in the two dimensions.
 // Swizzle is the swizzle width in bytes. The meaning of Stride and Leading depends on the swizzle
@@ -83,18 +71,33 @@ func (k *Kernel) Wgmma(w Wgmma, sums []Reg, a any, b Reg, add Value) {
 	if d == ptx.F16x2 {
 		d = ptx.F16
 	}
-	flag := map[bool]int{true: 1}
 	args := []any{sums, a, b, add}
 	if d.Class() == ptx.Float {
-		args = append(args, 1-2*flag[w.NegateA], 1-2*flag[w.NegateB])
+		args = append(args, sign(w.NegateA), sign(w.NegateB))
 	}
 	if w.A.Bits() == 16 {
 		if _, registers := a.([]Reg); !registers {
-			args = append(args, flag[w.MNMajorA])
+			args = append(args, w.MNMajorA)
 		}
-		args = append(args, flag[w.MNMajorB])
+		args = append(args, w.MNMajorB)
 	}
 	shape := fmt.Sprintf("m64n%dk%d", w.N, w.K())
 	k.Do(strings.Join([]string{"wgmma.mma_async.sync.aligned", shape, d.String(), w.A.String(), w.B.String()}, "."),
 		args...)
 }
+
+// sign returns the factor of an operand that is negated or not.
+func sign(negate bool) int {
+	if negate {
+		return -1
+	}
+	return 1
+}
+
+// WarpgroupRegAlloc and WarpgroupRegDealloc set the number of registers per thread of the warpgroup
+// (setmaxnreg): a multiple of 8 from 24 to 256. All warps of the warpgroup must execute the same
+// instruction.
+func (k *Kernel) WarpgroupRegAlloc(n int) { k.Do("setmaxnreg.inc.sync.aligned.u32", n) }
+
+// WarpgroupRegDealloc lowers the number of registers per thread; see WarpgroupRegAlloc.
+func (k *Kernel) WarpgroupRegDealloc(n int) { k.Do("setmaxnreg.dec.sync.aligned.u32", n) }

@@ -6,6 +6,36 @@ import (
 	"tilework/ptx"
 )
 
+// CopyAsync copies 4, 8 or 16 bytes from global to shared memory asynchronously (sm_80). Both
+// addresses must be aligned to the size. Only the first valid bytes are read from src; the rest
+// of dst is filled with zeros. valid can be a number, or a predicate that selects all bytes or
+// none, which is cheaper.
+func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
+	cache := "ca"
+	if bytes == 16 {
+		cache = "cg" // bypasses L1, where the data would not be reused
+	}
+	args := []any{dst, src, bytes}
+	v := k.reg(valid)
+	if v.ok() && v.v.typ == ptx.Pred {
+		if v = k.To(ptx.U32, bytes); !k.reg(valid).isBool(true) {
+			v = k.result(ptx.U32, "selp.u32", k.operand(v, ptx.U32), k.operand(constInt(0), ptx.U32),
+				k.reg(valid).v.node)
+		}
+	}
+	if n, ok := v.Int(); !ok || n != int64(bytes) {
+		args = append(args, v)
+	}
+	k.Do("cp.async."+cache+".shared.global", args...)
+}
+
+// CopyCommit commits the thread's preceding copies as a group.
+func (k *Kernel) CopyCommit() { k.Do("cp.async.commit_group") }
+
+// CopyWait waits until at most n groups of the thread's copies are pending. Other threads see the
+// copied data after a barrier.
+func (k *Kernel) CopyWait(n int) { k.Do("cp.async.wait_group", n) }
+
 // Tensor is a tensor in global memory that TMA copies boxes of (sm_90). The argument of a
 // launch is the device's encoding of a [ptx.TensorMap]. One thread issues a copy for the
 // whole block.
@@ -100,3 +130,7 @@ func (k *Kernel) BulkWait(n int) { k.Do("cp.async.bulk.wait_group", n) }
 // BulkWaitRead waits until at most n bulk groups of the thread have still to read their shared
 // memory, which can be overwritten afterwards.
 func (k *Kernel) BulkWaitRead(n int) { k.Do("cp.async.bulk.wait_group.read", n) }
+
+// ProxyFence makes writes to shared memory that are visible to this thread visible to bulk copies
+// and wgmma. If another thread issues those, a barrier must follow.
+func (k *Kernel) ProxyFence() { k.Do("fence.proxy.async.shared::cta") }
