@@ -25,9 +25,14 @@ func (i *Instr) Mnemonic() string {
 // Mod returns the modifier in the form's slot of the given name, without the dot. It returns ""
 // if the modifier is absent. The instruction must be bound.
 func (i *Instr) Mod(slot string) string {
-	for k := range i.Form.Slots {
-		if i.Form.Slots[k].Name == slot {
-			return i.slots[k]
+	return i.Form.mod(slot, i.slots)
+}
+
+// mod returns the modifier in the slot of the given name, or "" if it is absent.
+func (f *Form) mod(slot string, slots []string) string {
+	for k := range f.Slots {
+		if f.Slots[k].Name == slot {
+			return slots[k]
 		}
 	}
 	return ""
@@ -241,37 +246,46 @@ func nameWords(op string, mods []string) int {
 	return n
 }
 
+// matchArgs assigns the arguments of i to the operands of f and reports whether all fit.
 func (f *Form) matchArgs(i *Instr, b *binding) bool {
-	absent := func(o *OperandForm) bool { return o.If != "" && !slices.Contains(b.slots, o.If) }
-	spare := len(i.Args) // arguments left for optional operands
-	for n := range f.Operands {
-		if o := &f.Operands[n]; !absent(o) && (!o.Optional || o.If != "") {
-			spare--
-		}
-	}
-	if spare < 0 {
+	b.args = f.operandsFor(len(i.Args), b.slots)
+	if len(b.args) != len(i.Args) {
 		return false
 	}
-	k := 0
-	for n := range f.Operands {
-		o := &f.Operands[n]
-		if absent(o) {
-			continue
-		}
-		if o.Optional && o.If == "" {
-			if spare == 0 {
-				continue
-			}
-			spare--
-		}
+	for k, o := range b.args {
 		if !f.matchArg(o, i.Args[k], b.slots) {
 			return false
 		}
-		b.args = append(b.args, o)
 		b.types = append(b.types, f.typeOf(o, b.slots))
-		k++
 	}
-	return k == len(i.Args)
+	return true
+}
+
+// operandsFor returns the operands of an instruction with n arguments: those that the modifiers
+// require, and the first of the optional ones that there are arguments for. The result has another
+// length if the form cannot have n arguments.
+func (f *Form) operandsFor(n int, slots []string) []*OperandForm {
+	required := func(o *OperandForm) bool {
+		return o.If == "" && !o.Optional || o.If != "" && slices.Contains(slots, o.If)
+	}
+	spare := n // arguments left for optional operands
+	for k := range f.Operands {
+		if required(&f.Operands[k]) {
+			spare--
+		}
+	}
+	var all []*OperandForm
+	for k := range f.Operands {
+		o := &f.Operands[k]
+		switch {
+		case required(o):
+			all = append(all, o)
+		case o.If == "" && spare > 0:
+			all = append(all, o)
+			spare--
+		}
+	}
+	return all
 }
 
 // matchArg reports whether arg has the kind that o requires.
@@ -321,13 +335,11 @@ func (f *Form) typeOf(o *OperandForm, slots []string) Type {
 	case "wide":
 		return f.mainType(slots).wide()
 	}
-	for k := range f.Slots {
-		if f.Slots[k].Name == o.Type {
-			t, _ := ParseType(slots[k])
-			return t
-		}
+	name := o.Type
+	if mod := f.mod(name, slots); mod != "" {
+		name = mod
 	}
-	t, _ := ParseType(o.Type)
+	t, _ := ParseType(name)
 	return t
 }
 
@@ -348,14 +360,6 @@ func (f *Form) mainType(slots []string) Type {
 // vectorLen returns the length of the vector operand o for the modifiers in slots, or 0 for a
 // scalar.
 func (f *Form) vectorLen(o *OperandForm, slots []string) int {
-	slot := func(name string) string {
-		for k := range f.Slots {
-			if f.Slots[k].Name == name {
-				return slots[k]
-			}
-		}
-		return ""
-	}
 	what, divisor, _ := strings.Cut(o.Len, "/")
 	what, factor, _ := strings.Cut(what, "*")
 	what, fewer, _ := strings.Cut(what, "-")
@@ -363,20 +367,20 @@ func (f *Form) vectorLen(o *OperandForm, slots []string) int {
 	case "":
 		return 0
 	case "vec", "num", "group": // .v4, .x4, .cta_group::2
-		mod := slot(what)
+		mod := f.mod(what, slots)
 		n, _ := strconv.Atoi(mod[strings.LastIndexAny(mod, "vx:")+1:])
 		if by, err := strconv.Atoi(factor); err == nil {
 			n *= by
 		}
 		return n
 	case "dim": // .3d
-		if mod := slot(what); len(mod) == 2 {
+		if mod := f.mod(what, slots); len(mod) == 2 {
 			by, _ := strconv.Atoi(fewer)
 			return int(mod[0]-'0') - by
 		}
 		return 0
 	case "N": // .m64n128k16
-		_, n, _ := strings.Cut(slot("shape"), "n")
+		_, n, _ := strings.Cut(f.mod("shape", slots), "n")
 		n, _, _ = strings.Cut(n, "k")
 		cols, _ := strconv.Atoi(n)
 		by, _ := strconv.Atoi(divisor)

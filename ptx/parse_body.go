@@ -80,7 +80,7 @@ func (p *parser) prototype(pos Pos, name string) *Prototype {
 	return &Prototype{pos, f}
 }
 
-// loc parses a .loc directive, such as .loc 1 12 3. It skips the inlining information.
+// loc parses a .loc directive, such as .loc 1 12 3. It skips the name of an inlined function.
 func (p *parser) loc() *Loc {
 	l := &Loc{Pos: p.pos()}
 	p.advance()

@@ -106,14 +106,7 @@ func (s *Slot) like(mods []string) string {
 func (i *Instr) wrongOperand(accepted []variant) string {
 	best, furthest := "", -1
 	for _, v := range accepted {
-		var want []*OperandForm
-		for n := range v.form.Operands {
-			o := &v.form.Operands[n]
-			present := o.If == "" && !o.Optional || o.If != "" && slices.Contains(v.slots, o.If)
-			if present || o.If == "" && len(want) < len(i.Args) {
-				want = append(want, o)
-			}
-		}
+		want := v.form.operandsFor(len(i.Args), v.slots)
 		k := 0
 		for k < min(len(want), len(i.Args)) && v.form.matchArg(want[k], i.Args[k], v.slots) {
 			k++
@@ -205,4 +198,36 @@ func foundText(arg Operand) string {
 		return "_"
 	}
 	return "an expression"
+}
+
+// unsupportedOps names the feature of instructions that the table does not contain.
+var unsupportedOps = func() map[string]string {
+	m := map[string]string{}
+	for feature, ops := range map[string]string{
+		"textures": "tex tld4 txq",
+		"surfaces": "suld sust sured suq istypep",
+		"multimem": "multimem",
+	} {
+		for _, op := range strings.Fields(ops) {
+			m[op] = feature
+		}
+	}
+	return m
+}()
+
+// unsupportedFeature returns the feature that a modifier belongs to if no row has the feature, or
+// an empty string.
+func unsupportedFeature(mod string) string {
+	for _, f := range []struct{ prefix, feature string }{
+		{"sp", "sparse matrices"},
+		{"s2f6x2", "fixed-point numbers"}, {"scaled::n2", "conversions with scales"},
+		{"im2col_no_offs", "im2col stores of TMA"}, {"im2col::w", "mode im2col::w of TMA"},
+		{"tile::gather", "gather mode of TMA"}, {"tile::scatter", "scatter mode of TMA"},
+		{"cta_group::", "pairs of blocks"}, {"rs", "stochastic rounding"},
+	} {
+		if mod == f.prefix || len(f.prefix) > 2 && strings.HasPrefix(mod, f.prefix) || strings.HasPrefix(mod, f.prefix+"::") {
+			return f.feature
+		}
+	}
+	return ""
 }

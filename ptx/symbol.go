@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // SymbolKind is the kind of declaration that a name refers to.
@@ -151,7 +152,7 @@ func (s *scope) declareRange(v *Var) error {
 		return fmt.Errorf("%s<%d>: a range with this prefix is already declared", v.Name, v.Count)
 	}
 	for name := range s.names {
-		if digits, ok := cutPrefix(name, v.Name); ok && digits < v.Count {
+		if n, ok := numberAfter(v.Name, name); ok && n < v.Count {
 			return fmt.Errorf("%s<%d> redeclares %s", v.Name, v.Count, name)
 		}
 	}
@@ -159,11 +160,12 @@ func (s *scope) declareRange(v *Var) error {
 	return nil
 }
 
-// cutPrefix returns the number that follows prefix in a register's name.
-func cutPrefix(name, prefix string) (n int, ok bool) {
-	if len(name) <= len(prefix) || name[:len(prefix)] != prefix {
+// numberAfter returns the number that follows prefix in a register's name, if one does.
+func numberAfter(prefix, name string) (n int, ok bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if !ok {
 		return 0, false
 	}
-	n, err := strconv.Atoi(name[len(prefix):])
-	return n, err == nil && strconv.Itoa(n) == name[len(prefix):]
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && strconv.Itoa(n) == digits
 }

@@ -7,7 +7,7 @@ var families = []string{
 	integerForms, videoForms(), floatForms, halfForms, compareForms, logicForms,
 	moveForms, convertForms, memoryForms,
 	atomicForms, warpForms, barrierForms, asyncForms, bulkForms,
-	mmaForms, wmmaForms, wgmmaForms, tensorForms, controlForms,
+	mmaForms, wmmaForms, wgmmaForms, tcgen05Forms, controlForms,
 }
 
 const integerForms = `

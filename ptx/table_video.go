@@ -62,9 +62,9 @@ func videoForms() string {
 `
 }
 
-// videoSelectors matches the selectors of the halves and bytes of video instructions: of results,
-// which are masks in those on several halves or bytes, and of operands.
-var videoSelectors = map[string][2]*regexp.Regexp{
+// videoSelectors holds the selectors of halves and bytes by the suffix of the video instruction.
+// Those of results are masks in instructions on several halves or bytes.
+var videoSelectors = map[string]struct{ result, operand *regexp.Regexp }{
 	"":  {regexp.MustCompile("^(b[0-3]|h[01])$"), regexp.MustCompile("^(b[0-3]|h[01])$")},
 	"2": {regexp.MustCompile("^h(0|1|10)$"), regexp.MustCompile("^h[0-3]{2}$")},
 	"4": {regexp.MustCompile("^b(3?2?1?0|3?2?1|3?2|3)$"), regexp.MustCompile("^b[0-7]{4}$")},
@@ -73,6 +73,9 @@ var videoSelectors = map[string][2]*regexp.Regexp{
 // selects reports whether a video instruction has a selector of halves or bytes, for its result or
 // for an operand.
 func selects(op, selector string, result bool) bool {
-	parts := strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz")
-	return videoSelectors[parts][map[bool]int{true: 0, false: 1}[result]].MatchString(selector)
+	s := videoSelectors[strings.TrimLeft(op, "abcdefghijklmnopqrstuvwxyz")]
+	if result {
+		return s.result.MatchString(selector)
+	}
+	return s.operand.MatchString(selector)
 }

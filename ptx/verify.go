@@ -171,6 +171,26 @@ func (v *verifier) function(f *Func) {
 	}
 }
 
+// functionAttrs holds the directives that can appear between a function's parameters and its
+// body.
+var functionAttrs = map[string]struct {
+	entry    bool   // for an .entry, else for a .func
+	args     int    // maximum number of arguments
+	positive bool   // the arguments must be at least 1
+	not      string // directive that excludes this one
+	need     Need
+}{
+	"maxntid":           {entry: true, args: 3, positive: true, not: "reqntid"},
+	"reqntid":           {entry: true, args: 3, positive: true},
+	"minnctapersm":      {entry: true, args: 1, positive: true},
+	"maxnctapersm":      {entry: true, args: 1, positive: true},
+	"maxnreg":           {entry: true, args: 1, positive: true},
+	"noreturn":          {need: need("6.4", "sm_30")},
+	"maxclusterrank":    {entry: true, args: 1, not: "reqnctapercluster", need: need("7.8", "sm_90")},
+	"reqnctapercluster": {entry: true, args: 3, need: need("7.8", "sm_90")},
+	"explicitcluster":   {entry: true, need: need("7.8", "sm_90")},
+}
+
 // attrs checks the directives between the parameters of f and its body.
 func (v *verifier) attrs(f *Func) {
 	for k, a := range f.Attrs {

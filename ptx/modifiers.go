@@ -141,62 +141,10 @@ var modifierNeeds = map[string]Need{
 	"tcgen05.block32":       need("8.8", "sm_100f|sm_110f"),
 }
 
-// functionAttrs holds the directives that can appear between a function's parameters and its
-// body.
-var functionAttrs = map[string]struct {
-	entry    bool   // for an .entry, else for a .func
-	args     int    // maximum number of arguments
-	positive bool   // the arguments must be at least 1
-	not      string // directive that excludes this one
-	need     Need
-}{
-	"maxntid":           {entry: true, args: 3, positive: true, not: "reqntid"},
-	"reqntid":           {entry: true, args: 3, positive: true},
-	"minnctapersm":      {entry: true, args: 1, positive: true},
-	"maxnctapersm":      {entry: true, args: 1, positive: true},
-	"maxnreg":           {entry: true, args: 1, positive: true},
-	"noreturn":          {need: need("6.4", "sm_30")},
-	"maxclusterrank":    {entry: true, args: 1, not: "reqnctapercluster", need: need("7.8", "sm_90")},
-	"reqnctapercluster": {entry: true, args: 3, need: need("7.8", "sm_90")},
-	"explicitcluster":   {entry: true, need: need("7.8", "sm_90")},
-}
-
 // globalOnly reports whether a modifier applies only to global memory.
 func globalOnly(mod string) bool {
 	return strings.HasPrefix(mod, "L1::") || mod == "L2::cache_hint" ||
 		mod == "L2::64B" || mod == "L2::128B" || mod == "L2::256B"
-}
-
-// unsupportedOps names the feature of instructions that the table does not contain.
-var unsupportedOps = func() map[string]string {
-	m := map[string]string{}
-	for feature, ops := range map[string]string{
-		"textures": "tex tld4 txq",
-		"surfaces": "suld sust sured suq istypep",
-		"multimem": "multimem",
-	} {
-		for _, op := range strings.Fields(ops) {
-			m[op] = feature
-		}
-	}
-	return m
-}()
-
-// unsupportedFeature returns the feature that a modifier belongs to if no row has the feature, or
-// an empty string.
-func unsupportedFeature(mod string) string {
-	for _, f := range []struct{ prefix, feature string }{
-		{"sp", "sparse matrices"},
-		{"s2f6x2", "fixed-point numbers"}, {"scaled::n2", "conversions with scales"},
-		{"im2col_no_offs", "im2col stores of TMA"}, {"im2col::w", "mode im2col::w of TMA"},
-		{"tile::gather", "gather mode of TMA"}, {"tile::scatter", "scatter mode of TMA"},
-		{"cta_group::", "pairs of blocks"}, {"rs", "stochastic rounding"},
-	} {
-		if mod == f.prefix || len(f.prefix) > 2 && strings.HasPrefix(mod, f.prefix) || strings.HasPrefix(mod, f.prefix+"::") {
-			return f.feature
-		}
-	}
-	return ""
 }
 
 // instructionNames holds the names of instructions that consist of several words. ptxas accepts

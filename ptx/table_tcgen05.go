@@ -1,6 +1,6 @@
 package ptx
 
-const tensorForms = `
+const tcgen05Forms = `
 # tcgen05-instructions-tcgen05-alloc: allocates columns of tensor memory and stores their address at d
 8.6 sm_100f|sm_110f tcgen05.alloc.group.sync.aligned{.space=shared::cta}.b32 [d], n:u32=32|64|128|256|512
 # tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit: frees the columns of tensor memory at a
