@@ -68,7 +68,7 @@ var declarations = []struct{ text, want string }{
 	{".entry k(.param .b8 a[]) { ret; }", "a: the parameter is an array without a length, want one"},
 	{".func f(.param .b8 b, .param .b8 a[]) { ret; }", ""},
 	{".func f(.param .b8 a[], .param .b8 b) { ret; }", "a: the parameter is an array without a length, want one"},
-	{".func (.param .b8 a[]) f() { ret; }", "a: the parameter is an array without a length, want one"},
+	{".func (.param .b8 a[]) f() { ret; }", "a: the result is an array without a length, want one"},
 	{".func f(.param .v2 .f32 a) { ret; }", "a: the parameter is a vector, want a scalar or an array"},
 	{".func f(.reg .v2 .f32 a) { ret; }", ""},
 

@@ -149,25 +149,35 @@ func (v *verifier) function(f *Func) {
 		v.fail(f.Pos, ErrUnsupported, "%s: %d results are not supported: want at most 1", f.Name, len(f.Results))
 	}
 	s := newScope(v.globals)
-	for k, p := range slices.Concat(f.Results, f.Params) {
-		last := k == len(f.Results)+len(f.Params)-1 && len(f.Params) > 0
-		switch {
-		case p.Space != Param && (f.Entry || p.Space != RegSpace):
-			v.fail(p.Pos, ErrInvalid, "%s: the parameter is in .%v, want .param", p.Name, p.Space)
-		case p.Space == Param && p.Vec > 0:
-			v.fail(p.Pos, ErrInvalid, "%s: the parameter is a vector, want a scalar or an array", p.Name)
-		case p.Space == Param && p.Size() == 0 && (f.Entry || !last):
+	for _, p := range f.Results {
+		if v.parameter(s, f, p); p.Space == Param && p.Size() == 0 {
+			v.fail(p.Pos, ErrInvalid, "%s: the result is an array without a length, want one", p.Name)
+		}
+	}
+	for k, p := range f.Params {
+		v.parameter(s, f, p)
+		if p.Space == Param && p.Size() == 0 && (f.Entry || k+1 < len(f.Params)) {
 			v.fail(p.Pos, ErrInvalid, "%s: the parameter is an array without a length, want one", p.Name)
-		case p.Type.Class() == Opaque:
-			v.fail(p.Pos, ErrUnsupported, "%s: parameters of type .%v are not supported", p.Name, p.Type)
-		case p.Name != "" && f.Body != nil:
-			v.variable(s, p)
-		case f.Body != nil:
-			v.fail(p.Pos, ErrInvalid, "%s: a parameter has no name", f.Name)
 		}
 	}
 	if f.Body != nil {
 		v.block(s, f.Body)
+	}
+}
+
+// parameter checks a parameter or a result of f and declares it in s, the scope of f's body.
+func (v *verifier) parameter(s *scope, f *Func, p *Var) {
+	switch {
+	case p.Space != Param && (f.Entry || p.Space != RegSpace):
+		v.fail(p.Pos, ErrInvalid, "%s: the parameter is in .%v, want .param", p.Name, p.Space)
+	case p.Space == Param && p.Vec > 0:
+		v.fail(p.Pos, ErrInvalid, "%s: the parameter is a vector, want a scalar or an array", p.Name)
+	case p.Type.Class() == Opaque:
+		v.fail(p.Pos, ErrUnsupported, "%s: parameters of type .%v are not supported", p.Name, p.Type)
+	case p.Name != "" && f.Body != nil:
+		v.variable(s, p)
+	case f.Body != nil:
+		v.fail(p.Pos, ErrInvalid, "%s: a parameter has no name", f.Name)
 	}
 }
 
