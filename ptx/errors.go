@@ -35,22 +35,26 @@ func (e *Error) Unwrap() error { return e.Kind }
 
 // maxErrors is the maximum number of errors that Parse collects, that Verify collects for each
 // function, and of lines in an error message. Further errors are mostly consequences of the first
-// ones.
+// ones, in the same function.
 const maxErrors = 20
 
 // Errors is the list of all errors found in a module, in order.
 type Errors []*Error
 
 // Error returns one line for each error. Errors of a function that say the same about different
-// instructions share a line.
+// instructions share a line. If there are more errors than lines, or were more than es contains, a
+// last line says so.
 func (es Errors) Error() string {
 	type cause struct {
 		fn   *Func
 		text string
 	}
-	lineOf, more := map[cause]int{}, map[int]int{}
+	lineOf, more, inFunc := map[cause]int{}, map[int]int{}, map[*Func]int{}
 	var lines []string
+	stopped := false
 	for _, e := range es {
+		inFunc[e.Func]++
+		stopped = stopped || inFunc[e.Func] >= maxErrors
 		_, text, _ := strings.Cut(e.Msg, ": ")
 		c := cause{e.Func, text}
 		if n, ok := lineOf[c]; ok && text != "" {
@@ -63,8 +67,11 @@ func (es Errors) Error() string {
 	for n, count := range more {
 		lines[n] += fmt.Sprintf(" (and %d more)", count)
 	}
-	if len(es) >= maxErrors {
-		lines = append(lines[:min(len(lines), maxErrors)], fmt.Sprintf("stopped after %d errors", maxErrors))
+	switch {
+	case len(lines) > maxErrors:
+		lines = append(lines[:maxErrors], fmt.Sprintf("and %d more", len(lines)-maxErrors))
+	case stopped:
+		lines = append(lines, fmt.Sprintf("stopped after %d errors", maxErrors))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -263,6 +264,32 @@ func TestErrorsPerFunction(t *testing.T) {
 	}
 	if i := m.Funcs()[3].Body.Stmts[0].(*Instr); i.Form == nil {
 		t.Errorf("%v of the valid kernel is not bound", i)
+	}
+}
+
+// TestErrorLines checks that a message says that it is incomplete if and only if it is.
+func TestErrorLines(t *testing.T) {
+	for _, c := range []struct {
+		functions, errors int // errors per function
+		lines             int
+		last              string
+	}{
+		{2, maxErrors / 2, 20, "error 9 of function 1"},
+		{3, maxErrors / 2, 21, "and 10 more"},
+		{1, maxErrors, 21, "stopped after 20 errors"},
+	} {
+		var all Errors
+		for f := range c.functions {
+			fn := &Func{}
+			for e := range c.errors {
+				all = append(all, &Error{Msg: fmt.Sprintf("error %d of function %d", e, f), Func: fn})
+			}
+		}
+		lines := strings.Split(all.Error(), "\n")
+		if last := lines[len(lines)-1]; len(lines) != c.lines || last != c.last {
+			t.Errorf("%d functions with %d errors: %d lines, the last %q; want %d and %q", c.functions, c.errors,
+				len(lines), last, c.lines, c.last)
+		}
 	}
 }
 
