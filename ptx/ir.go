@@ -8,9 +8,11 @@
 // docs.nvidia.com/cuda/parallel-thread-execution). Section names in comments are anchors in that
 // manual.
 //
-// Unsupported features of PTX are textures and surfaces. Instructions
-// that use such a feature parse, and Verify reports them by name, with an error that wraps
-// [ErrUnsupported]. docs/emulator.md lists them.
+// Some instructions are not in the table, such as those for textures and surfaces. They parse, and
+// Verify reports them by name, with an error that wraps [ErrUnsupported]. docs/emulator.md lists
+// them. Tests compare what Verify accepts with ptxas, NVIDIA's assembler.
+//
+// Package tilework/ptx/build writes modules from Go, and tilework/ptx/emu executes them.
 package ptx
 
 import "fmt"
