@@ -217,6 +217,7 @@ const (
 	modifierKinds // the number of kinds
 )
 
+// kindOf returns the kind of a modifier.
 func kindOf(mod string) modifierKind {
 	if _, ok := ParseType(mod); ok || mod == "u2" || mod == "s2" {
 		return typeKind

@@ -44,6 +44,7 @@ func TestParseErrors(t *testing.T) {
 		{header + ".entry k() .maxntid 1_0 { ret; }", `k:4:21: found "1_0", want a number`},
 		{header + ".entry k() .maxntid 16UU { ret; }", `k:4:21: found "16UU", want a number`},
 		{header + ".entry k() { mov.u32 %, 1; }", `k:4:22: found "%", want an operand`},
+		{header + ".entry k() { .extern .shared .b8 x[]; }", `k:4:14: found ".extern", want a state space such as .global`},
 		{header + ".global .u32 $;", `k:4:14: found "$", want a name`},
 		{header + ".entry k() { mov.f32 a, 0f12; }", `k:4:25: found "0f12", want a number of at most 64 bits`},
 		{header + ".entry k() { ret;", `k:4:18: found the end of the text, want "}"`},

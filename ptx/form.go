@@ -185,6 +185,7 @@ func parseForm(line string) (*Form, error) {
 	return f, f.parseOperands(tail)
 }
 
+// parse sets s to a slot in the notation of [Form], without its dot and braces.
 func (s *Slot) parse(text string) error {
 	name, alternatives, renamed := strings.Cut(text, "=")
 	if !renamed {
@@ -203,6 +204,7 @@ func (s *Slot) parse(text string) error {
 	return nil
 }
 
+// parseOperands parses the list of operands of a row.
 func (f *Form) parseOperands(text string) error {
 	optional := false
 	for text != "" {
@@ -233,6 +235,7 @@ func (f *Form) parseOperands(text string) error {
 	return nil
 }
 
+// parse sets o to an operand in the notation of [Form].
 func (o *OperandForm) parse(s string) error {
 	if s == "_" {
 		o.Name, o.Kind, o.Dst = s, SinkOperand, true
@@ -311,6 +314,7 @@ func (o *OperandForm) parse(s string) error {
 	return nil
 }
 
+// parseRanges adds ranges such as 0..7|16..64/8 to o.
 func (o *OperandForm) parseRanges(values string) error {
 	for _, v := range strings.Split(values, "|") {
 		bounds, step, _ := strings.Cut(v, "/")

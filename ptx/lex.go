@@ -62,6 +62,7 @@ func isWord(c byte) bool { return isWordStart(c) && c != '%' || isDigit(c) }
 // isMark reports whether s starts with a % or $ that does not begin a word.
 func isMark(s string) bool { return (s[0] == '%' || s[0] == '$') && (len(s) == 1 || !isWord(s[1])) }
 
+// next returns the next token. A comment of several lines is a token for each line.
 func (l *lexer) next() token {
 	if l.inBlock {
 		return l.blockComment()
@@ -135,10 +136,12 @@ func (l *lexer) newline() {
 	l.glued = false
 }
 
+// token returns a token that starts at the current position.
 func (l *lexer) token(kind tokenKind, text string) token {
 	return token{kind: kind, text: text, line: l.line, col: l.pos - l.lineStart + 1, glued: l.glued}
 }
 
+// take returns the next n bytes as a token and moves after them.
 func (l *lexer) take(kind tokenKind, n int) token {
 	t := l.token(kind, l.src[l.pos:l.pos+n])
 	l.pos += n

@@ -57,6 +57,7 @@ func (p *parser) advance() {
 
 func (p *parser) pos() Pos { return Pos{p.file, p.tok.line, p.tok.col} }
 
+// fail adds an error and abandons the statement.
 func (p *parser) fail(at Pos, kind error, format string, args ...any) {
 	if len(p.errs) < maxErrors {
 		p.errs = append(p.errs, &Error{Pos: at, Kind: kind, Msg: fmt.Sprintf(format, args...)})
@@ -64,6 +65,7 @@ func (p *parser) fail(at Pos, kind error, format string, args ...any) {
 	panic(bail{})
 }
 
+// want fails because the current token is not what the grammar requires.
 func (p *parser) want(what string) { p.fail(p.pos(), ErrSyntax, "found %v, want %s", p.tok, what) }
 
 // try calls f and reports whether it returned without an error.
@@ -79,10 +81,12 @@ func (p *parser) try(f func()) (ok bool) {
 	return true
 }
 
+// is reports whether the current token is the given character.
 func (p *parser) is(punctuation byte) bool {
 	return p.tok.kind == punct && p.tok.text[0] == punctuation
 }
 
+// accept skips the given character, if it is next, and reports whether it was.
 func (p *parser) accept(punctuation byte) bool {
 	if !p.is(punctuation) {
 		return false
@@ -91,12 +95,14 @@ func (p *parser) accept(punctuation byte) bool {
 	return true
 }
 
+// expect skips the given character, and fails if another token is next.
 func (p *parser) expect(punctuation byte) {
 	if !p.accept(punctuation) {
 		p.want(strconv.Quote(string(punctuation)))
 	}
 }
 
+// acceptDot skips one of the given words after a dot, if it is next, and returns it.
 func (p *parser) acceptDot(names ...string) (name string, ok bool) {
 	if p.tok.kind != dotted || !slices.Contains(names, p.tok.text) {
 		return "", false
@@ -106,6 +112,7 @@ func (p *parser) acceptDot(names ...string) (name string, ok bool) {
 	return name, true
 }
 
+// text skips a token of the given kind and returns its text. It fails if another token is next.
 func (p *parser) text(kind tokenKind, what string) string {
 	if p.tok.kind != kind {
 		p.want(what)

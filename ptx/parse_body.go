@@ -45,10 +45,8 @@ func (p *parser) stmt(depth int) []Stmt {
 	case "pragma":
 		return []Stmt{p.pragma()}
 	}
-	pos := p.pos()
-	linkage, _ := p.acceptDot("extern")
 	var stmts []Stmt
-	for _, v := range p.vars(pos, linkage) {
+	for _, v := range p.vars(p.pos(), "") {
 		stmts = append(stmts, v)
 	}
 	return stmts
@@ -204,11 +202,13 @@ func (p *parser) sum(n *Name) Operand {
 	return n
 }
 
+// offset parses +n after the base of an address, or returns 0 if there is none. It also accepts -n,
+// which ptxas rejects.
 func (p *parser) offset() int64 {
 	neg := false
 	switch {
 	case p.accept('+'):
-		neg = p.accept('-') // nvcc generates a+-4
+		neg = p.accept('-')
 	case p.accept('-'):
 		neg = true
 	default:
@@ -237,6 +237,7 @@ func (p *parser) vector() *Vector {
 	return v
 }
 
+// addr parses an address in brackets.
 func (p *parser) addr() *Addr {
 	p.expect('[')
 	a := &Addr{}
@@ -287,7 +288,8 @@ func (p *parser) constant(at Pos, neg bool) *Imm {
 	return v
 }
 
-func parseImm(s string) (*Imm, bool) {
+// parseImm parses a number without a sign. ok is false if it is malformed or has more than 64 bits.
+func parseImm(s string) (v *Imm, ok bool) {
 	if len(s) > 2 && s[0] == '0' {
 		width, kind := 0, F32Bits
 		switch s[1] {

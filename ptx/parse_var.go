@@ -2,6 +2,7 @@ package ptx
 
 import "strings"
 
+// params parses the parameters or results of a function in parentheses.
 func (p *parser) params() []*Var {
 	p.expect('(')
 	var vs []*Var
@@ -150,6 +151,7 @@ func (p *parser) properties() string {
 	return strings.Join(all, ", ")
 }
 
+// init parses an initial value. depth is the number of braces and masks around it.
 func (p *parser) init(depth int) *Init {
 	if depth > maxDepth {
 		p.fail(p.pos(), ErrSyntax, "initializers are nested more than %d deep", maxDepth)

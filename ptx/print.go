@@ -27,9 +27,9 @@ func (m *Module) Print(w io.Writer) error {
 		case *Func:
 			p.function(d)
 		case *File:
-			p.line(0, ".file %d %q", d.Index, rawString(d.Path))
+			p.line(0, `.file %d "%s"`, d.Index, d.Path)
 		case *Pragma:
-			p.line(0, ".pragma %q;", rawString(d.Text))
+			p.line(0, `.pragma "%s";`, d.Text)
 		case *Comment:
 			p.comment(0, d)
 		}
@@ -67,13 +67,8 @@ func isFunc(d Decl) bool {
 	return ok
 }
 
-// rawString formats as a quoted string without escapes, because PTX strings have none.
-type rawString string
-
-func (s rawString) Format(f fmt.State, _ rune) { fmt.Fprint(f, `"`+string(s)+`"`) }
-
 // printer writes a newline before each line instead of after it, so that a trailing comment can
-// follow on the same line.
+// follow on the same line. Strings are printed as they are: PTX has no escapes.
 type printer struct {
 	w *bufio.Writer
 }
@@ -81,6 +76,7 @@ type printer struct {
 // printf writes formatted text. The bufio.Writer keeps the first error until Flush.
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
 
+// line writes a newline, depth tabs and formatted text.
 func (p *printer) line(depth int, format string, args ...any) {
 	p.w.WriteString("\n")
 	for range depth {
@@ -179,7 +175,7 @@ func (p *printer) stmts(depth int, stmts []Stmt) {
 		case *Loc:
 			p.line(depth, ".loc %d %d %d", s.File, s.Line, s.Col)
 		case *Pragma:
-			p.line(depth, ".pragma %q;", rawString(s.Text))
+			p.line(depth, `.pragma "%s";`, s.Text)
 		case *Comment:
 			p.comment(depth, s)
 		case *Block:
@@ -265,6 +261,7 @@ func offset(n int64) string {
 	return "+" + strconv.FormatInt(n, 10)
 }
 
+// text returns m in PTX. Floating-point numbers are printed as their bits.
 func (m *Imm) text() string {
 	switch m.Kind {
 	case F32Bits:
@@ -328,6 +325,7 @@ func (v *Var) text() string {
 	return b.String()
 }
 
+// text returns the initial value n in PTX.
 func (n *Init) text() string {
 	switch {
 	case n.Properties != "":

@@ -106,10 +106,12 @@ type verifier struct {
 	instr   *Instr // the instruction being checked
 }
 
+// fail adds an error at a position.
 func (v *verifier) fail(at Pos, kind error, format string, args ...any) {
 	v.add(&Error{Pos: at, Kind: kind, Msg: fmt.Sprintf(format, args...)})
 }
 
+// add adds an error of the current function, unless there are too many.
 func (v *verifier) add(err *Error) {
 	if v.found++; v.found <= maxErrors {
 		err.Func = v.fn
@@ -117,6 +119,7 @@ func (v *verifier) add(err *Error) {
 	}
 }
 
+// header checks the directives at the start of the module.
 func (v *verifier) header() {
 	least, known := v.m.Target.MinVersion()
 	switch {
@@ -130,6 +133,7 @@ func (v *verifier) header() {
 	}
 }
 
+// function checks a function and declares it.
 func (v *verifier) function(f *Func) {
 	v.declare(v.globals, f.Pos, &Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f})
 	outside := v.found

@@ -33,6 +33,8 @@ func (v *verifier) bad(format string, args ...any) {
 	v.fail(v.instr.Pos, ErrInvalid, "%s: %s", v.instr.Mnemonic(), fmt.Sprintf(format, args...))
 }
 
+// resolve finds the symbol of n and numbers it if it is a register that is used for the first time.
+// It returns nil after an error.
 func (v *verifier) resolve(s *scope, n *Name) *Symbol {
 	if n.Sym = s.lookup(n.Name); n.Sym == nil {
 		v.bad("%s is not declared", n.Name)
@@ -46,6 +48,7 @@ func (v *verifier) resolve(s *scope, n *Name) *Symbol {
 	return n.Sym
 }
 
+// describe returns what a symbol is, such as "register of type .u32".
 func describe(sym *Symbol) string {
 	switch sym.Kind {
 	case FuncSymbol, LabelSymbol, TargetsSymbol, PrototypeSymbol:
@@ -268,6 +271,7 @@ func immediateFits(m *Imm, t Type) string {
 	return ""
 }
 
+// fitsIn reports whether n is a signed or an unsigned number of the given width.
 func fitsIn(n int64, bits int) bool {
 	return n >= -(int64(1)<<(bits-1)) && n < int64(1)<<bits
 }
@@ -383,6 +387,7 @@ func (v *verifier) call(s *scope) {
 	}
 }
 
+// callList checks the results or arguments of a call against the variables of the callee.
 func (v *verifier) callList(s *scope, callee *Func, what string, args []Operand, params []*Var) {
 	if len(args) != len(params) {
 		v.bad("%d %s for %s, want %d", len(args), what, callee.Name, len(params))

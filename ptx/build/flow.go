@@ -186,6 +186,7 @@ func (k *Kernel) guarded(p Reg) Reg {
 	return both
 }
 
+// condition returns the predicate of a branch. ok is false if it is invalid here.
 func (k *Kernel) condition(method string, p Value) (c Reg, ok bool) {
 	c = k.reg(p)
 	switch {

@@ -98,6 +98,7 @@ func (k *Kernel) Not(a Value) Reg {
 	return k.bitwise("Not", "not", x.v.typ, x)
 }
 
+// bitwise emits a bitwise operation on integers, or a logical one on predicates.
 func (k *Kernel) bitwise(method, op string, t ptx.Type, args ...Reg) Reg {
 	if t.Class() == ptx.Float {
 		return k.fail("%s of a value of type .%v: want an integer, convert it with Bits", method, t)

@@ -142,6 +142,7 @@ func loadedAs(t ptx.Type) ptx.Type {
 	return t
 }
 
+// mnemonic returns the instruction op, ld or st, for n elements.
 func (p Ptr) mnemonic(op string, n int) string {
 	s := op + "." + p.space.String()
 	if op == "ld" && p.fixed {
@@ -180,7 +181,7 @@ func (p Ptr) LoadTo(vars ...Reg) {
 			return
 		}
 	}
-	if p.usable() && p.vectorOf(len(vars)) {
+	if p.usable() && p.validLength(len(vars)) {
 		p.k.emit(p.mnemonic("ld", len(vars)), vector(vars), p.addr())
 	}
 }
@@ -212,7 +213,7 @@ func (p Ptr) LoadVecOr0(ok Value, n int) []Reg {
 
 // destinations returns new registers for a load of n elements, or nil if the load is invalid.
 func (p Ptr) destinations(n int) []Reg {
-	if !p.usable() || !p.vectorOf(n) {
+	if !p.usable() || !p.validLength(n) {
 		return nil
 	}
 	vs := make([]Reg, n)
@@ -222,6 +223,7 @@ func (p Ptr) destinations(n int) []Reg {
 	return vs
 }
 
+// orBad returns vs, or n invalid registers if vs is nil.
 func (p Ptr) orBad(vs []Reg, n int) []Reg {
 	if vs == nil {
 		vs = make([]Reg, max(n, 1))
@@ -232,7 +234,8 @@ func (p Ptr) orBad(vs []Reg, n int) []Reg {
 	return vs
 }
 
-func (p Ptr) vectorOf(n int) bool {
+// validLength reports whether a load or store can access n elements, and fails if it cannot.
+func (p Ptr) validLength(n int) bool {
 	if n != 1 && n != 2 && n != 4 || n*p.elem.Bytes() > 16 {
 		p.k.fail("vector of %d elements of type .%v: want 1, 2 or 4 elements in at most 16 bytes", n, p.elem)
 		return false
@@ -246,7 +249,7 @@ func (p Ptr) Store(v Value) { p.StoreVec(v) }
 // StoreVec stores consecutive elements with one instruction; see [Ptr.LoadVec] for the limits.
 func (p Ptr) StoreVec(vs ...Value) {
 	k := p.k
-	if !p.usable() || !p.vectorOf(len(vs)) {
+	if !p.usable() || !p.validLength(len(vs)) {
 		return
 	}
 	want := loadedAs(p.elem)
@@ -274,6 +277,7 @@ func (k *Kernel) constant(t ptx.Type, r Reg) Reg {
 	return k.place(t, mov, mov+" "+ptx.Format(o), []ptx.Operand{o}, nil)
 }
 
+// vector returns registers as one operand.
 func vector(vs []Reg) ptx.Operand {
 	operands := make([]ptx.Operand, len(vs))
 	for i, v := range vs {
