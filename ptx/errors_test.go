@@ -268,7 +268,7 @@ func TestErrorsPerFunction(t *testing.T) {
 	}
 }
 
-// TestErrorLines checks that a message says that it is incomplete if and only if it is.
+// TestErrorLines checks the last line of messages about many errors.
 func TestErrorLines(t *testing.T) {
 	for _, c := range []struct {
 		functions, errors int // errors per function

@@ -10,7 +10,7 @@
 //
 // Some instructions are not in the table, such as those for textures and surfaces. They parse, and
 // Verify reports them by name, with an error that wraps [ErrUnsupported]. docs/emulator.md lists
-// them. Tests compare what Verify accepts with ptxas, NVIDIA's assembler.
+// them. Tests compare Verify with ptxas, NVIDIA's assembler.
 //
 // Package tilework/ptx/build writes modules from Go, and tilework/ptx/emu executes them.
 package ptx

@@ -65,7 +65,7 @@ func (p *parser) fail(at Pos, kind error, format string, args ...any) {
 	panic(bail{})
 }
 
-// want fails because the current token is not what the grammar requires.
+// want fails with an error about the current token.
 func (p *parser) want(what string) { p.fail(p.pos(), ErrSyntax, "found %v, want %s", p.tok, what) }
 
 // try calls f and reports whether it returned without an error.

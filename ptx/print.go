@@ -68,7 +68,7 @@ func isFunc(d Decl) bool {
 }
 
 // printer writes a newline before each line instead of after it, so that a trailing comment can
-// follow on the same line. Strings are printed as they are: PTX has no escapes.
+// follow on the same line. PTX has no escapes in strings.
 type printer struct {
 	w *bufio.Writer
 }

@@ -48,7 +48,7 @@ func (v *verifier) resolve(s *scope, n *Name) *Symbol {
 	return n.Sym
 }
 
-// describe returns what a symbol is, such as "register of type .u32".
+// describe returns the kind and type of a symbol, such as "register of type .u32".
 func describe(sym *Symbol) string {
 	switch sym.Kind {
 	case FuncSymbol, LabelSymbol, TargetsSymbol, PrototypeSymbol:
