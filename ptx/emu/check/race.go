@@ -85,7 +85,7 @@ func (r *raceDetector) start(b *emu.BlockInfo) {
 	clear(r.bulks)
 	clear(r.pipes)
 	r.fencesOf = cleared(r.fencesOf, r.threads)
-	clear(r.updates)
+	r.tolerated.start()
 	r.serial, r.opened = 0, 0
 }
 
@@ -156,7 +156,7 @@ func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
 		r.strongAccess(a)
 	}
 	if a.Kind == emu.Atomic {
-		r.note(a)
+		r.noteAtomic(a)
 	}
 }
 

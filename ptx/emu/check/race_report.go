@@ -61,7 +61,12 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 	k := key{checker: Race, kind: kind, site: r.site(second.site()), other: r.site(first.site())}
 	if kind == threadRace && pWrites != r.cur.write && (p^e)&strong != 0 {
 		k.kind = mixedRace
-		r.notePlainRead(k, r.cur.space, off+r.cur.base)
+		switch {
+		case pWrites && p&strong != 0:
+			r.notePlainRead(k, e, off+r.cur.base)
+		case r.cur.write && e&strong != 0:
+			r.notePlainRead(k, p, off+r.cur.base)
+		}
 	}
 	recent := &r.recent[(k.site.Index+31*k.other.Index)%len(r.recent)]
 	if f := recent.ranked; f != nil && k.site == f.Site && k.other == f.Other && k.kind == recent.kind &&

@@ -2,7 +2,9 @@ package check
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -18,7 +20,9 @@ import (
 //     butterfly of shuffles has the same sum, unless the compiler fuses a multiplication into the
 //     first addition, as Triton does.
 //   - A thread reads a variable without an atomic operation and passes the value to atom.cas, which
-//     fails if the value is stale.
+//     fails if the value is stale. Within a cluster, the instruction must be one after which a warp
+//     executed an atom.cas on the variable: a read of the result, without a barrier after the
+//     updates, is an error.
 //   - A thread that has updated a variable by an atomic operation writes it later, such as the
 //     last block that resets a counter. The atomic operation comes after those whose values it
 //     observed, and before the write ("Causality Order": observation order followed by program
@@ -28,8 +32,23 @@ import (
 type tolerated struct {
 	updates map[update]struct{} // atomic operations
 	swapped map[variable]uint64 // bytes of the variables that an atom.cas accesses
-	// plainReads holds the variables of races between plain reads and atomic operations.
-	plainReads map[key]map[variable]struct{}
+	// plainReads holds the instructions that read in races between plain reads and strong writes.
+	plainReads map[key]int
+	// racing holds the instructions of such reads by the warp that executed them and the variable.
+	racing map[reader]map[int]struct{}
+	// expected holds the instructions of plain reads of variables on which the same warp later
+	// executed an atom.cas. They supply the expected value.
+	expected map[int]struct{}
+}
+
+// reader identifies a warp that has read 16 aligned bytes, the most that an atom.cas accesses.
+type reader struct {
+	variable
+	warp int
+}
+
+func readerOf(space ptx.Space, addr uint64, warp int) reader {
+	return reader{variable{space, addr &^ 15}, warp}
 }
 
 // update identifies the variable and the thread of an atomic operation.
@@ -39,20 +58,43 @@ type update struct {
 }
 
 func newTolerated() tolerated {
-	return tolerated{updates: map[update]struct{}{}, swapped: map[variable]uint64{},
-		plainReads: map[key]map[variable]struct{}{}}
+	return tolerated{updates: map[update]struct{}{}, swapped: map[variable]uint64{}, plainReads: map[key]int{},
+		racing: map[reader]map[int]struct{}{}, expected: map[int]struct{}{}}
 }
 
-// note records an atomic operation.
-func (t *tolerated) note(a *emu.Access) {
+// start forgets the accesses of the cluster before.
+func (t *tolerated) start() {
+	clear(t.updates)
+	clear(t.racing)
+}
+
+// noteAtomic records an atomic operation, which is the current access.
+func (r *raceDetector) noteAtomic(a *emu.Access) {
 	swaps := a.Site.Instr != nil && a.Site.Instr.Has("cas")
 	lanesOf(a.Mask, func(lane int) {
 		v := variable{a.Space, a.Addr[lane]}
-		t.updates[update{v, a.Warp*32 + lane}] = struct{}{}
+		r.updates[update{v, a.Warp*32 + lane}] = struct{}{}
 		if swaps {
-			t.swapped[v] = max(t.swapped[v], uint64(a.Size))
+			r.swapped[v] = max(r.swapped[v], uint64(a.Size))
+			r.noteExpected(a, a.Addr[lane])
 		}
 	})
+}
+
+// noteExpected records the plain reads of the warp before its atom.cas a at addr: the last ones,
+// which are in the cells, and those that race.
+func (r *raceDetector) noteExpected(a *emu.Access, addr uint64) {
+	off := addr - r.cur.base
+	p := r.cur.region.pages[off>>pageShift]
+	k := int(off%pageBytes) >> p.shift
+	for _, c := range p.cells[k : k+max(a.Size>>p.shift, 1)] {
+		for _, e := range c.r {
+			if e != 0 && e&strong == 0 && e.warp() == a.Warp {
+				r.expected[e.site()] = struct{}{}
+			}
+		}
+	}
+	maps.Copy(r.expected, r.racing[readerOf(a.Space, addr, a.Warp)])
 }
 
 // flagsOfLanes returns the flags repeats and resets of a plain store, as masks of lanes.
@@ -116,24 +158,26 @@ func roundedApart(x, y []byte) bool {
 	return math.Abs(a) >= least && math.Abs(b) >= least && math.Abs(a-b) <= mostRounded*math.Abs(a)
 }
 
-// notePlainRead records that a race of finding k, between a plain read and an atomic operation, is
-// about the variable at addr.
-func (t *tolerated) notePlainRead(k key, space ptx.Space, addr uint64) {
-	if t.plainReads[k] == nil {
-		t.plainReads[k] = map[variable]struct{}{}
+// notePlainRead records that a plain read e of the variable at addr races with a strong write. The
+// race is finding k.
+func (r *raceDetector) notePlainRead(k key, e epoch, addr uint64) {
+	r.plainReads[k] = e.site()
+	by := readerOf(r.cur.space, addr, e.warp())
+	if r.racing[by] == nil {
+		r.racing[by] = map[int]struct{}{}
 	}
-	t.plainReads[k][variable{space, addr}] = struct{}{}
+	r.racing[by][e.site()] = struct{}{}
 }
 
-// tolerateReads turns races between plain reads and atomic operations into advice, if atom.cas
-// accesses all their variables. c.mu must be held.
+// tolerateReads turns races between plain reads and strong writes in a cluster into advice, if the
+// instruction reads the expected values of an atom.cas. c.mu must be held.
 func (c *Checks) tolerateReads(w *worker) {
-	for k, variables := range w.race.plainReads {
-		all := true
-		for v := range variables {
-			all = all && c.swaps(v)
-		}
-		if f := w.found[k]; f != nil && all {
+	for k, site := range w.race.plainReads {
+		suppliesSwap := slices.ContainsFunc(c.workers, func(w *worker) bool {
+			_, ok := w.race.expected[site]
+			return ok
+		})
+		if f := w.found[k]; f != nil && suppliesSwap {
 			f.tolerate(plainRead)
 		}
 	}
