@@ -189,8 +189,14 @@ func TestAsyncRaces(t *testing.T) {
 func TestClusterRaces(t *testing.T) {
 	peer := func(b *block, o op, thread, rank int) {
 		addr := [32]uint64{}
-		a := &emu.Access{Origin: b.by(o.site, thread), Kind: o.kind, Space: ptx.Shared, Size: 4, Addr: &addr, Rank: rank}
+		a := &emu.Access{
+			Origin: b.by(o.site, thread), Kind: o.kind, Sem: o.sem, Scope: o.scope, Space: ptx.Shared, Size: 4, Addr: &addr,
+			Rank: rank,
+		}
 		b.hooks.Access(a)
+	}
+	atom := func(scope emu.Scope) op {
+		return op{site: "atom", kind: emu.Atomic, sem: emu.Relaxed, scope: scope}
 	}
 	for _, c := range []struct {
 		name string
@@ -198,6 +204,18 @@ func TestClusterRaces(t *testing.T) {
 		want string
 		says string
 	}{
+		{"atomics", func(a, b *block) {
+			peer(a, atom(emu.Cluster), 0, 0)
+			peer(b, atom(emu.GPU), 5, 0)
+		}, "", ""},
+		{"atomics of one block", func(a, b *block) {
+			peer(a, atom(emu.CTA), 0, 0)
+			peer(a, atom(emu.CTA), 40, 0)
+		}, "", ""},
+		{"atomics of the block", func(a, b *block) {
+			peer(a, atom(emu.GPU), 0, 0)
+			peer(b, atom(emu.CTA), 5, 0)
+		}, "race atom atom", "want atomicAdd instead of atomicAdd_block"},
 		{"private shared memory", func(a, b *block) {
 			peer(a, st, 0, 0)
 			peer(b, st, 0, 1)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"tilework/ptx"
@@ -247,20 +246,20 @@ func (c *Checks) reportBlockRace(
 		f.OtherBlock = first.Index
 		f.Thread, f.OtherThread = thread(info, second), thread(first, writer)
 		f.Message = fmt.Sprintf("thread %v of block %v %s %s at %s that thread %v of block %v writes at %s, and "+
-			"blocks are not ordered: ",
+			"blocks are not ordered",
 			f.Thread, f.Block, verb[xWrites], amount(size), place(ptx.Global, alloc.Base+at, alloc), f.OtherThread,
 			f.OtherBlock, line(other))
-		if why != "" {
-			f.Message = strings.TrimSuffix(f.Message, ": ")
+		switch {
+		case why != "":
 			f.tolerate(why)
-			return
+		case w.epoch&x.epoch&strong != 0:
+			f.Message += narrowScope
+		case xWrites:
+			f.Message += ": want a different element for each thread (check the index and the bounds)"
+		default:
+			f.Message += ": want a __threadfence() between the write and the atomic or flag that announces it, and one " +
+				"between reading the flag and the data"
 		}
-		if xWrites {
-			f.Message += "want a different element for each thread (check the index and the bounds)"
-			return
-		}
-		f.Message += "want a __threadfence() between the write and the atomic or flag that announces it, and one " +
-			"between reading the flag and the data"
 	})
 	return why != ""
 }

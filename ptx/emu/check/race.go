@@ -301,7 +301,7 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 	}
 	for _, p := range earlier {
 		switch {
-		case p < r.cur.from || p&e&strong != 0 && !r.lockstep(p, e, writes):
+		case p < r.cur.from || r.bothStrong(p, e) && !r.lockstep(p, e, writes):
 		case r.cur.space == ptx.Tensor && r.inOrder(p, e):
 		case !r.before(p, by):
 			if f := r.repeated; f != nil && (p^r.repeatedBy)&raceMask == 0 && writes == r.repeatedWrites {
@@ -315,6 +315,17 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 			r.reportProxyRace(p, e, off)
 		}
 	}
+}
+
+// bothStrong reports whether accesses p and e are strong for the threads of both.
+func (r *raceDetector) bothStrong(p, e epoch) bool {
+	return p&e&strong != 0 && (p&e&wide != 0 || r.sameBlock(p, e))
+}
+
+// sameBlock reports whether threads of one block, or agents, executed p and e.
+func (r *raceDetector) sameBlock(p, e epoch) bool {
+	each := r.block.Warps * 32
+	return p.thread()/each == e.thread()/each || max(p.thread(), e.thread()) >= r.threads
 }
 
 // lockstep reports whether e and an earlier access p rely on the lanes of a warp running in

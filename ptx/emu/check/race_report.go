@@ -111,10 +111,18 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 			f.tolerate(why)
 			return
 		}
+		if p&e&strong != 0 && !r.sameBlock(p, e) {
+			f.Message += narrowScope
+			return
+		}
 		f.Message += r.advice(f, known, sameWarp(p, e))
 	})
 	recent.ranked, recent.kind = r.found[k], k.kind
 }
+
+// narrowScope ends the message of a race between strong accesses of different blocks.
+const narrowScope = ", and an operation of scope .cta is atomic only among the threads of its block: " +
+	"want atomicAdd instead of atomicAdd_block, or .gpu as the scope"
 
 // name sets the threads and blocks of a finding and returns their descriptions.
 func (r *raceDetector) name(f *Finding, second, first epoch) (one, other string) {
