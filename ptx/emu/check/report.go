@@ -118,17 +118,16 @@ func (fs findings) byLine() []Finding {
 			continue
 		}
 		n := old.Count + f.Count
-		if cmp.Or(cmp.Compare(index(f.Site), index(old.Site)), cmp.Compare(index(f.Other), index(old.Other))) < 0 {
+		if cmp.Or(cmp.Compare(f.Severity, old.Severity), cmp.Compare(index(f.Site), index(old.Site)),
+			cmp.Compare(index(f.Other), index(old.Other))) < 0 {
 			*old = f.Finding
 		}
 		old.Count = n
 	}
 	raced := map[lineKey]bool{}
-	for l := range lines {
-		if l.checker == Race {
+	for l, f := range lines {
+		if l.checker == Race && f.Severity == Error {
 			raced[lineKey{source: l.source, site: l.site}] = true
-		}
-		if l.checker == Race && l.kind != toleratedRace {
 			l.kind = toleratedRace
 			raced[l] = true
 		}
