@@ -297,7 +297,7 @@ func (a *Access) written(mask uint32, data *[lanes][mostWritten]byte) bool {
 			x.store(unsafe.Pointer(data), &off, mask, uint64(k)*x.step, unsafe.Add(a.warp.base, slot))
 		}
 	case *matrixMove:
-		for i, row := range x.rows(a.warp) {
+		for i, row := range x.rows(x.words(a.warp)) {
 			copy(data[i][:], row[:])
 		}
 	default:

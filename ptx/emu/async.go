@@ -112,6 +112,7 @@ func execCpAsync(w *warp, in *inst) {
 		}
 	}
 	var refused uint32
+	w.moved.lanes = 0
 	for todo := w.active; todo != 0; todo &^= w.active {
 		from := *c.from // each pass handles the lanes that read the same number of bytes
 		from.size, from.align = a.bytes[firstLane(todo)], c.size

@@ -14,7 +14,12 @@ import (
 // flush set, subnormal float32 values become zero, as in global memory.
 type update func(old, b, c uint64, flush bool) uint64
 
-func decodeAtom(d *decoder) execFunc { return d.atomic(1) }
+func decodeAtom(d *decoder) execFunc {
+	if d.i.Mod("op") == "exch" {
+		d.in.flow = flowExchanges
+	}
+	return d.atomic(1)
+}
 
 func decodeRed(d *decoder) execFunc { return d.atomic(0) }
 

@@ -1,6 +1,10 @@
 package emu
 
-import "tilework/ptx"
+import (
+	"encoding/binary"
+
+	"tilework/ptx"
+)
 
 // rowBytes is the size of a row of an 8×8 matrix in ldmatrix and stmatrix.
 const rowBytes = 16
@@ -24,27 +28,43 @@ func (m *matrixMove) elements(lane int) (row, col [2]int) {
 	return row, col
 }
 
-// rows returns the rows that an stmatrix writes, by the lane that provides the address.
-func (m *matrixMove) rows(w *warp) (rows [lanes][rowBytes]byte) {
-	for k, slot := range m.slots {
+// rows returns the rows of the matrices whose registers word returns for a lane. Each row is at the
+// index of the lane that provides its address.
+func (m *matrixMove) rows(word func(k, lane int) uint32) (rows [lanes][rowBytes]byte) {
+	for k := range m.slots {
 		for lane := range lanes {
 			row, col := m.elements(lane)
-			s := bytesOf(w, slot, lane, 4)
+			pair := word(k, lane)
 			for h := range 2 {
-				copy(rows[8*k+row[h]][2*col[h]:][:2], s[2*h:])
+				binary.LittleEndian.PutUint16(rows[8*k+row[h]][2*col[h]:], uint16(pair>>(16*h)))
 			}
 		}
 	}
 	return rows
 }
 
+// word returns the two elements of the k-th matrix that a lane holds.
+func (m *matrixMove) word(rows *[lanes][rowBytes]byte, k, lane int) (pair uint32) {
+	row, col := m.elements(lane)
+	for h := range 2 {
+		pair |= uint32(binary.LittleEndian.Uint16(rows[8*k+row[h]][2*col[h]:])) << (16 * h)
+	}
+	return pair
+}
+
+// words returns a function that returns the registers of the matrices.
+func (m *matrixMove) words(w *warp) func(k, lane int) uint32 {
+	return func(k, lane int) uint32 { return reg[uint32](w, m.slots[k])[lane] }
+}
+
 func decodeLdmatrix(d *decoder) execFunc {
 	m := &matrixMove{slots: d.vector(0), trans: d.i.Has("trans")}
 	ac := d.accessOf(1, Read, rowBytes)
-	d.in.access = ac
+	d.in.access, d.in.x = ac, m
 	return aligned(func(w *warp, in *inst) {
 		var rows [lanes][rowBytes]byte
 		w.active = full >> (lanes - 8*len(m.slots)) // the lanes that provide addresses
+		w.moved.lanes = 0
 		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 			for ; mask != 0; mask &= mask - 1 {
 				i := firstLane(mask)
@@ -53,13 +73,10 @@ func decodeLdmatrix(d *decoder) execFunc {
 		})
 		for k, slot := range m.slots {
 			for lane := range lanes {
-				row, col := m.elements(lane)
-				d := bytesOf(w, slot, lane, 4)
-				for h := range 2 {
-					copy(d[2*h:2*h+2], rows[8*k+row[h]][2*col[h]:])
-				}
+				reg[uint32](w, slot)[lane] = m.word(&rows, k, lane)
 			}
 		}
+		w.moved.trackMatrices(w, m)
 	})
 }
 
@@ -68,7 +85,11 @@ func decodeStmatrix(d *decoder) execFunc {
 	ac := d.accessOf(0, Write, rowBytes)
 	d.in.access, d.in.x = ac, m
 	return aligned(func(w *warp, in *inst) {
-		rows := m.rows(w)
+		rows := m.rows(m.words(w))
+		w.moved.lanes = 0
+		if w.tracks {
+			w.moved.trackRegisters(w, in, m)
+		}
 		w.active = full >> (lanes - 8*len(m.slots))
 		w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 			for ; mask != 0; mask &= mask - 1 {
@@ -83,16 +104,14 @@ func decodeStmatrix(d *decoder) execFunc {
 func decodeMovmatrix(d *decoder) execFunc {
 	d.in.d, d.in.a = d.result(0), d.source(1)
 	d.writesResults()
-	held, wanted := &matrixMove{}, &matrixMove{trans: true}
+	held, wanted := &matrixMove{slots: []uint32{d.in.a}}, &matrixMove{trans: true}
 	return aligned(func(w *warp, in *inst) {
-		var m [8][8]uint16
-		for lane, word := range reg[uint32](w, in.a) {
-			row, col := held.elements(lane)
-			m[row[0]][col[0]], m[row[1]][col[1]] = uint16(word), uint16(word>>16)
-		}
+		rows := held.rows(held.words(w))
 		for lane := range lanes {
-			row, col := wanted.elements(lane)
-			reg[uint32](w, in.d)[lane] = uint32(m[row[0]][col[0]]) | uint32(m[row[1]][col[1]])<<16
+			reg[uint32](w, in.d)[lane] = wanted.word(&rows, 0, lane)
+		}
+		if w.tracks {
+			w.trackTransposition(in, held, wanted)
 		}
 	})
 }
@@ -105,6 +124,13 @@ func decodeWmma(d *decoder) execFunc {
 		return d.wmmaMove(1, 0, Read)
 	}
 	return d.wmmaMove(0, 1, Write)
+}
+
+// fragmentMove holds the operands of wmma.load and wmma.store.
+type fragmentMove struct {
+	*fragment
+	element *elementType
+	slots   []uint32
 }
 
 // wmmaMove decodes wmma.load and wmma.store. address and registers are argument indices.
@@ -124,7 +150,7 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 		return nil
 	}
 	slots := d.vector(registers)
-	f := plainFragment(rows, cols, len(slots)*e.perRegister())
+	x := &fragmentMove{plainFragment(rows, cols, len(slots)*e.perRegister()), e, slots}
 	byRow := i.Mod("layout") == "row"
 	stride := d.constant(ptx.U32, uint64(choose(byRow, cols, rows)))
 	if len(i.Args) == 3 {
@@ -132,7 +158,10 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 	}
 	size := e.bits / 8
 	ac := d.accessOf(address, kind, size)
-	d.in.access = ac
+	d.in.access, d.in.x = ac, x
+	if kind == Write {
+		d.in.flow = flowMoves
+	}
 	return aligned(func(w *warp, in *inst) {
 		base := *reg[uint64](w, ac.slot)
 		if ac.short {
@@ -140,18 +169,22 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 				base[i] = uint64(a)
 			}
 		}
-		for n := range f.at[0] {
+		for n := range x.at[0] {
 			if kind == Write && n*lanes >= rows*cols {
 				break // the remaining elements are duplicates
 			}
 			w.active = full
 			for lane := range lanes {
-				at := f.at[lane][n]
+				at := x.at[lane][n]
 				line, position := int(at.row), int(at.col)
 				if !byRow {
 					line, position = position, line
 				}
 				w.addr[lane] = base[lane] + ac.add + uint64((line*int(reg[uint32](w, stride)[lane])+position)*size)
+			}
+			w.moved.lanes = 0
+			if w.tracks && kind == Write {
+				w.moved.trackElement(w, in, x, n)
 			}
 			w.eachRegionAt(in, ac, 0, func(t *target, mask uint32) {
 				for ; mask != 0; mask &= mask - 1 {
@@ -164,6 +197,9 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 					}
 				}
 			})
+			if kind == Read {
+				w.moved.trackElements(w, x, n)
+			}
 		}
 	})
 }

@@ -116,6 +116,9 @@ func decodeMma(d *decoder) execFunc {
 			p.dot.Scale = p.scales.format
 		}
 	}
+	if p.sparse == nil && p.scales == nil { // these use their operands
+		d.in.flow = flowMatrix
+	}
 	return aligned(p.exec)
 }
 
@@ -135,6 +138,9 @@ func aligned(do execFunc) execFunc {
 }
 
 func (p *mma) exec(w *warp, in *inst) {
+	if w.tracks && in.flow == flowMatrix {
+		w.trackProduct(in, p)
+	}
 	a, b := make([]float64, p.fa.rows*p.fa.cols), make([]float64, p.fb.rows*p.fb.cols)
 	c := make([]float64, p.fc.rows*p.fc.cols)
 	w.gatherMatrix(a, p.fa, p.a, p.pa)

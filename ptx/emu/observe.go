@@ -364,11 +364,11 @@ const (
 	UseBranch Use = iota
 	UseAddress
 	UseStore   // a store to global memory
-	UseOperand // an operand of another instruction, such as atom or mma
+	UseOperand // an operand of another instruction, such as atom or wgmma
 )
 
-// Undefined reports that lanes use a value that is undefined. Moves, arithmetic, and accesses to
-// shared and local memory pass such a value on and do not use it.
+// Undefined reports that lanes use a value that is undefined. Moves, arithmetic, mma, and accesses
+// to shared and local memory pass such a value on and do not use it.
 type Undefined struct {
 	Origin // of the use
 	Use    Use

@@ -122,8 +122,8 @@ func init() {
 		"wmma":      {decodeWmma, flowUses, nil},
 		"wgmma":     {decodeWgmma, flowUses, nil},
 		"ldmatrix":  {decodeLdmatrix, flowUses, nil},
-		"stmatrix":  {decodeStmatrix, flowUses, nil},
-		"movmatrix": {decodeMovmatrix, flowUses, nil},
+		"stmatrix":  {decodeStmatrix, flowMoves, nil},
+		"movmatrix": {decodeMovmatrix, flowMatrix, nil},
 		// tensormem.go, tensormove.go, tensorcopy.go, tensorpipe.go, tensorproduct.go
 		"tcgen05": {decodeTensor, flowUses, nil},
 		// video.go

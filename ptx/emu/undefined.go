@@ -5,22 +5,24 @@ import "slices"
 // For observers with the hook Undefined, the emulator tracks whether the value of each register,
 // and of each byte of shared, local and global memory, is defined. Compilers read values that the
 // program then discards, such as v[i] in s += i < n ? v[i] : 0. An undefined value therefore
-// spreads through arithmetic, registers, shared and local memory. It is reported where it can
-// change the result of the kernel: at a branch, in an address, and in an operand of any other
-// instruction, such as a store to global memory.
+// spreads through arithmetic, registers, shared and local memory, copies and matrix products. It is
+// reported where it can change the result of the kernel: at a branch, in an address, and in an
+// operand of any other instruction, such as a store to global memory.
 
 // flow is the effect of an instruction on undefined values.
 type flow uint8
 
 const (
-	flowUses    flow = iota // an undefined operand is reported; the results are defined
-	flowSpreads             // the result of a lane is undefined if one of its operands is
-	flowAnds                // and: defined zeros define the result
-	flowOrs                 // or: defined ones define the result
-	flowTests               // setp: a defined comparison or predicate can define the result
-	flowMoves               // ld, st: decided by the space of the access
-	flowAcross              // the result depends on operands of several lanes
-	flowShuffle             // shfl: each lane gets the operand of one lane
+	flowUses      flow = iota // an undefined operand is reported; the results are defined
+	flowSpreads               // the result of a lane is undefined if one of its operands is
+	flowAnds                  // and: defined zeros define the result
+	flowOrs                   // or: defined ones define the result
+	flowTests                 // setp: a defined comparison or predicate can define the result
+	flowMoves                 // ld, st: decided by the space of the access
+	flowExchanges             // atom.exch: the result is the old value in memory
+	flowAcross                // the result depends on operands of several lanes
+	flowShuffle               // shfl: each lane gets the operand of one lane
+	flowMatrix                // mma, movmatrix: tracked when all lanes have converged
 )
 
 // spreads reports whether the result of each lane depends on the operands of that lane alone.
@@ -95,7 +97,7 @@ func (w *warp) trackValues(in *inst) {
 		reads = reads[1:]
 	}
 	switch in.flow {
-	case flowUses:
+	case flowUses, flowExchanges:
 		for _, r := range reads {
 			w.use(in, r, w.active, useOf(in, r))
 		}
@@ -103,6 +105,8 @@ func (w *warp) trackValues(in *inst) {
 		w.useAddress(in)
 	case flowAcross, flowShuffle:
 		w.useSlot(in, in.e) // the member mask
+		return
+	case flowMatrix:
 		return
 	default:
 		var operands uint32

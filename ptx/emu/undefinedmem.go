@@ -167,20 +167,30 @@ func (w *warp) trackAccess(in *inst, ac *access, r memoryRange, addr *[lanes]uin
 	if r.space != ptx.Local && r.space != ptx.Shared && r.alloc == nil {
 		return
 	}
-	tr, moves := in.x.(*transfer)
-	switch {
-	case moves && ac.kind == Read:
-		for k, n := range tr.registers {
-			if n != none {
-				w.trackLoad(in, r, addr, uint64(k)*tr.step, tr, mask, n)
+	switch x := in.x.(type) {
+	case *transfer:
+		for k, n := range x.registers {
+			switch at := uint64(k) * x.step; {
+			case ac.kind != Read:
+				w.trackStore(in, r, addr, at, int(x.step), mask, n)
+			case n != none:
+				w.trackLoad(in, r, addr, at, int(x.step), x.unused>>at, mask, n)
 			}
 		}
-	case moves:
-		for k, n := range tr.registers {
-			w.trackStore(in, r, addr, uint64(k)*tr.step, int(tr.step), mask, n)
+	case *cpAsync, *matrixMove, *fragmentMove:
+		if ac.writes() {
+			w.moved.store(w, in, r, addr, ac.size, mask)
+		} else {
+			w.moved.load(w, in, r, addr, ac.size, mask)
 		}
 	default:
-		if ac.kind != Write && ac.kind != AsyncWrite {
+		switch {
+		case ac.kind == Write || ac.kind == AsyncWrite:
+		case in.flow == flowExchanges:
+			for _, to := range in.writes {
+				w.trackLoad(in, r, addr, 0, ac.size, 0, mask, to.index)
+			}
+		default:
 			if unknown := w.unknownIn(r, addr, 0, ac.size, mask); unknown != 0 {
 				i := firstLane(unknown)
 				w.emitUndefined(Origin{Site: in.site, Warp: w.index, Mask: unknown}, UseOperand,
@@ -203,10 +213,12 @@ func (w *warp) trackDefined(in *inst) {
 	}
 }
 
-// trackLoad makes register n undefined in the lanes that load undefined bytes.
-func (w *warp) trackLoad(in *inst, r memoryRange, addr *[lanes]uint64, at uint64, tr *transfer, mask uint32, n int) {
+// trackLoad makes register n undefined in the lanes that load undefined bytes. Bit k of unused
+// marks byte k of the register as unused.
+func (w *warp) trackLoad(
+	in *inst, r memoryRange, addr *[lanes]uint64, at uint64, size int, unused uint64, mask uint32, n int,
+) {
 	u := &w.frame.undefined
-	size := int(tr.step)
 	unknown := w.unknownIn(r, addr, at, size, mask)
 	if unknown == 0 {
 		u.lanes[n] &^= mask
@@ -218,7 +230,7 @@ func (w *warp) trackLoad(in *inst, r memoryRange, addr *[lanes]uint64, at uint64
 		i := firstLane(m)
 		b := w.undefinedIn(r, i, addr[i]+at, size)
 		for k := range min(size, 8) {
-			if tr.unused>>(at+uint64(k))&1 != 0 {
+			if unused>>k&1 != 0 {
 				b[0] &^= 0xff << (8 * k)
 			}
 		}

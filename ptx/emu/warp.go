@@ -34,6 +34,7 @@ type warp struct {
 	frames         map[*function][]*frame // for reuse
 	local          []uint64               // local memory, lane by lane
 	undefinedLocal undefinedLocal
+	moved          movedBits // of the current instruction
 	copies         copyQueue
 	bulk           bulkGroups
 	matrices       warpMatrices

@@ -134,6 +134,23 @@ func TestUninit(t *testing.T) {
 		first8 = "setp.lt.u32 %q0, %t, 8; @%q0 st.shared.u32 [%r1], %t; bar.sync 0;"
 		load   = "ld.shared.u32 %r3, [%r1];"
 		store  = "st.global.u32 [%d1], %r3;"
+		// A matrix whose rows 4 to 7 are undefined: lane i has two elements of row i/4.
+		matrix = "setp.lt.u32 %q0, %t, 16; @%q0 st.shared.u32 [%r1], %t; bar.sync 0; and.b32 %r2, %t, 7; " +
+			"mov.u32 %r4, s; mad.lo.u32 %r2, %r2, 16, %r4; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%r2];"
+		transposed = "movmatrix.sync.aligned.m8n8.trans.b16 %r3, %r3;"
+		evenPairs  = "and.b32 %r2, %t, 2; setp.eq.u32 %q0, %r2, 0; @%q0 "
+		product    = "mov.b32 %r6, 0; mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 "
+		ofRows     = matrix + product + "{%r4, %r5}, {%r3, %r6}, {%r6}, {%r6, %r6};"
+		ofColumns  = matrix + product + "{%r4, %r5}, {%r6, %r6}, {%r3}, {%r6, %r6};"
+		ofSums     = matrix + product + "{%r4, %r5}, {%r6, %r6}, {%r6}, {%r3, %r6};"
+		tiles      = ".reg .b32 %a<8>, %b<8>, %x<4>; st.shared.u32 [%r1], 0; st.shared.u32 [%r1+128], 0; " +
+			"st.shared.u32 [%r1+1024], 0; st.shared.u32 [%r1+1152], 0; st.shared.u32 [%r1+1280], 0; " +
+			"st.shared.u32 [%r1+1408], 0; bar.sync 0; mov.b32 %r4, 0; " +
+			"wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}, [s], 16; " +
+			"wmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, [s+1024], 16; " +
+			"wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%x0, %x1, %x2, %x3}, " +
+			"{%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}, {%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, {%r4, %r4, %r4, %r4}; "
+		tileStore = "wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [s+2048], {%x0, %x1, %x2, %x3}, 16; bar.sync 0; "
 	)
 	for _, c := range []struct {
 		name, body, want string
@@ -223,6 +240,33 @@ func TestUninit(t *testing.T) {
 			"shfl.sync.idx.b32 %r3, %t, 16, 31, 0xffff;" + store + "on: mov.u32 %r4, 0;", "reads the value of lane 16"},
 		{"discarded shuffle", "setp.ge.u32 %q0, %t, 20; @%q0 exit; shfl.sync.down.b32 %r3, %t, 4, 31, -1; " +
 			"setp.lt.u32 %q1, %t, 16; selp.b32 %r3, %r3, 0, %q1;" + store, ""},
+		{"exchange as a store", "atom.shared.exch.b32 %r4, [%r1], %t;" + load + store, ""},
+		{"old value of an exchange", "atom.shared.exch.b32 %r3, [%r1], %t;" + store, "reads offset 0x0 of shared"},
+		{"unused copy of unwritten memory", "cp.async.ca.shared.global [%r1], [%d1+1024], 4; cp.async.wait_all;", ""},
+		{"copy of unwritten memory", "cp.async.ca.shared.global [%r1], [%d1+1024], 4; cp.async.wait_all;" + load + store,
+			"neither the host nor a kernel has written, and"},
+		{"copy over unwritten memory", "cp.async.ca.shared.global [%r1], [%d1+1024], 4; cp.async.wait_all; " +
+			"cp.async.ca.shared.global [%r1], [%d1], 4, 0; cp.async.wait_all;" + load + store, ""},
+		{"rows of a matrix", matrix + "@%q0 " + store, ""},
+		{"other rows of a matrix", matrix + store, "reads offset 0x40 of shared"},
+		{"columns of a transposed matrix", matrix + transposed + evenPairs + store, ""},
+		{"other columns of a transposed matrix", matrix + transposed + store, "reads offset 0x40 of shared"},
+		{"rows of a stored matrix", matrix + "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3}; bar.sync 0; " +
+			"@%q0 " + load + "@%q0 " + store, ""},
+		{"other rows of a stored matrix", matrix + "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3}; bar.sync 0; " +
+			load + store, "reads offset 0x40 of shared"},
+		{"rows of a product", ofRows + "@%q0 st.global.u32 [%d1], %r4; st.global.u32 [%d1], %r5;", ""},
+		{"other rows of a product", ofRows + "st.global.u32 [%d1], %r4;", "reads offset 0x40 of shared"},
+		{"columns of a product", ofColumns + evenPairs + "st.global.u32 [%d1], %r5;", ""},
+		{"other columns of a product", ofColumns + "st.global.u32 [%d1], %r5;", "reads offset 0x40 of shared"},
+		{"elements of a sum", ofSums + "@%q0 st.global.u32 [%d1], %r4; st.global.u32 [%d1], %r5;", ""},
+		{"other elements of a sum", ofSums + "st.global.u32 [%d1], %r4;", "reads offset 0x40 of shared"},
+		{"rows of a tile", tiles + tileStore + "ld.shared.u32 %r3, [%r1+2048];" + store, ""},
+		{"other rows of a tile", tiles + tileStore + "ld.shared.u32 %r3, [%r1+2304];" + store,
+			"reads offset 0x100 of shared"},
+		{"tile in global memory",
+			tiles + "wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%p], {%x0, %x1, %x2, %x3}, 16;",
+			"reads offset 0x100 of shared"},
 		{"vote", load + "setp.gt.u32 %q1, %r3, 5; vote.sync.ballot.b32 %r3, %q1, -1;" + store, "stores the value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +274,7 @@ func TestUninit(t *testing.T) {
 				text: strings.ReplaceAll(small(c.body), "; ", ";\n"), grid: emu.Dim3{X: 1, Y: 1, Z: 1},
 				block: emu.Dim3{X: 32, Y: 1, Z: 1}, args: []any{make([]int32, 256)}, options: Options{Only: []Checker{Uninit}},
 			}
-			if strings.Contains(c.body, "+1024") && strings.Contains(c.body, "ld.global") {
+			if strings.Contains(c.body, "[%d1+1024]") {
 				p.args = []any{out(4096)}
 			}
 			r, _, err := p.run(t)

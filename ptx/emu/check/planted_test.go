@@ -183,6 +183,10 @@ var correct = []compiled{
 	{kernel: "correct/histogram", grid: 2},
 	{kernel: "correct/warp_exchange_in_order"},
 	{kernel: "correct/two_shuffles", block: 32},
+	{kernel: "correct/shared_maximum_by_cas", says: "A stale value is harmless"},
+	{kernel: "correct/exchanges_that_store"},
+	{kernel: "correct/copies_padded_rows"},
+	{kernel: "correct/rows_of_a_tile"},
 }
 
 // libraries lists correct kernels that use CUB, cooperative groups and libcu++. Their PTX is not in

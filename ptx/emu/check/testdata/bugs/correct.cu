@@ -1,4 +1,6 @@
 // Correct kernels with patterns that a checker can mistake for faults.
+#include <cuda_pipeline.h>
+#include <mma.h>
 #define KERNEL extern "C" __global__ void
 
 // The compiler reads s[t ^ 1] in all threads and discards it in some.
@@ -209,4 +211,67 @@ KERNEL two_shuffles(int *x, int *y, int n) {
     else
         v = __shfl_sync(0xffffffff, v, 16) * v;
     y[t] = v;
+}
+
+// The result of a maximum by compare-and-swap is read after a barrier.
+KERNEL shared_maximum_by_cas(int *x, int *y, int n) {
+    __shared__ int most;
+    int t = threadIdx.x;
+    if (t == 0) most = -1;
+    __syncthreads();
+    int v = x[t * 7 % 64], old = most;
+    while (old < v) {
+        int assumed = old;
+        old = atomicCAS(&most, assumed, v);
+        if (old == assumed) break;
+    }
+    __syncthreads();
+    y[t] = most;
+}
+
+// The exchanges store, and nobody uses the old values.
+KERNEL exchanges_that_store(int *x, int *y, int n) {
+    __shared__ int count;
+    if (threadIdx.x == 0) atomicExch(&count, 0);
+    __syncthreads();
+    atomicAdd(&count, x[threadIdx.x]);
+    __syncthreads();
+    atomicExch(&y[threadIdx.x], count);
+}
+
+// Rows of 16 words, of which 11 are written, are copied in units of 4.
+KERNEL copies_padded_rows(int *x, int *y, int n) {
+    __shared__ __align__(16) int s[128];
+    int t = threadIdx.x;
+    for (int i = t; i < 128; i += 64)
+        if (i % 16 < 11) y[i] = x[i];
+    __syncthreads();
+    if (t < 32) __pipeline_memcpy_async(&s[t * 4], &y[t * 4], 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    if (t % 16 < 11) y[128 + t] = s[64 + t] + 1;
+}
+
+// The last rows of a tile are neither loaded nor stored.
+KERNEL rows_of_a_tile(int *x, int *y, int n) {
+    using namespace nvcuda::wmma;
+    __shared__ __align__(32) half a[256], b[256];
+    __shared__ __align__(32) float c[256];
+    if (threadIdx.x >= 32) return;
+    for (int i = threadIdx.x; i < 256; i += 32) {
+        if (i / 16 < 11) a[i] = __int2half_rn(x[i]);
+        b[i] = __int2half_rn(x[i] & 3);
+    }
+    __syncwarp();
+    fragment<matrix_a, 16, 16, 16, half, row_major> left;
+    fragment<matrix_b, 16, 16, 16, half, row_major> right;
+    fragment<accumulator, 16, 16, 16, float> sums;
+    fill_fragment(sums, 0);
+    load_matrix_sync(left, a, 16);
+    load_matrix_sync(right, b, 16);
+    mma_sync(sums, left, right, sums);
+    store_matrix_sync(c, sums, 16, mem_row_major);
+    __syncwarp();
+    for (int i = threadIdx.x; i < 11 * 16; i += 32) y[i] = c[i];
 }
