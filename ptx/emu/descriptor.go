@@ -49,6 +49,7 @@ type operand struct {
 	rows, k, size int // bytes per element; 1-bit elements are handled as bytes
 	// mnMajor is set for a matrix whose elements are contiguous along M or N instead of K.
 	mnMajor bool
+	padding int // bytes at the end of each 16 that hold no elements
 }
 
 // at returns the address of element (row, k).
@@ -73,9 +74,9 @@ func (o *operand) at(row, k int) uint64 {
 	return swizzled(o.start+off, o.base, o.swizzle)
 }
 
-// spans returns the memory of the rows in [from, to) as a sorted list of contiguous spans.
+// spans returns the elements of the rows in [from, to) as a sorted list of contiguous spans.
 func (o *operand) spans(from, to int) []Span {
-	each := 16 / o.size
+	each, bytes := 16/o.size, 16-o.padding
 	var starts []uint64
 	if o.mnMajor {
 		for k := range o.k {
@@ -94,10 +95,10 @@ func (o *operand) spans(from, to int) []Span {
 	var all []Span
 	for _, s := range starts {
 		if n := len(all); n > 0 && all[n-1].Addr+uint64(all[n-1].Size) >= s {
-			all[n-1].Size = int(s + 16 - all[n-1].Addr)
+			all[n-1].Size = int(s-all[n-1].Addr) + bytes
 			continue
 		}
-		all = append(all, Span{s, 16})
+		all = append(all, Span{s, bytes})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -353,6 +354,25 @@ func TestTensorReduction(t *testing.T) {
 					t.Fatalf("%s.%s of %x is %x, want %x", op, typ, row, got[lane][:5], want)
 				}
 			}
+		}
+	}
+}
+
+// TestPaddedSpans checks that the padding of 4-bit and 6-bit elements does not count as read.
+func TestPaddedSpans(t *testing.T) {
+	const word = 128>>4<<16 | 256>>4<<32 // 128 bytes between core matrices along K
+	for _, c := range []struct {
+		kind  string
+		typ   ptx.Type
+		spans int
+		bytes int // of each span
+	}{
+		{"f8f6f4", ptx.E2M1, 16, 8}, {"mxf8f6f4", ptx.E3M2, 16, 12}, {"f8f6f4", ptx.E4M3, 1, 256}, {"mxf4", ptx.E2M1, 1, 128},
+	} {
+		k := slices.IndexFunc(tensorKinds, func(kind tensorKind) bool { return kind.name == c.kind })
+		spans := (&tensorProduct{kind: &tensorKinds[k]}).matrix(word, 8, 32, c.typ, false).spans(0, 8)
+		if len(spans) != c.spans || spans[0].Size != c.bytes || spans[len(spans)-1].Size != c.bytes {
+			t.Errorf("%s, %v: spans %v, want %d of %d bytes", c.kind, c.typ, spans, c.spans, c.bytes)
 		}
 	}
 }

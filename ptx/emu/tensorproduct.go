@@ -308,11 +308,14 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 
 // matrix returns a matrix of rows×k elements in shared memory.
 func (t *tensorProduct) matrix(word uint64, rows, k int, typ ptx.Type, mnMajor bool) *operand {
-	size := max(typ.Bytes(), 1)
-	if !t.kind.padded && typ.Bits() < 8 {
-		k = k * typ.Bits() / 8
+	o := &operand{descriptor: unpackTensorDescriptor(word), rows: rows, k: k, size: max(typ.Bytes(), 1), mnMajor: mnMajor}
+	switch {
+	case t.padded(typ):
+		o.padding = 16 - 16*typ.Bits()/8
+	case typ.Bits() < 8:
+		o.k = k * typ.Bits() / 8
 	}
-	return &operand{descriptor: unpackTensorDescriptor(word), rows: rows, k: k, size: size, mnMajor: mnMajor}
+	return o
 }
 
 // read returns the elements of a matrix in shared memory in row-major order.
