@@ -300,8 +300,12 @@ func (w *worker) instruction(a *emu.Access) *instruction {
 	return in
 }
 
-// site returns the instruction with the given index, or nil if it has not accessed memory.
+// site returns the instruction with the given index, or nil if it has not accessed memory. The last
+// index of an epoch stands for all instructions of a large program from there on.
 func (w *worker) site(index int) *emu.Site {
+	if index == siteMask {
+		return lateSite
+	}
 	if index < len(w.instructions) {
 		if s := w.instructions[index].Site; s != nil {
 			return s
@@ -309,6 +313,9 @@ func (w *worker) site(index int) *emu.Site {
 	}
 	return w.bulkSites[index]
 }
+
+// lateSite stands for instructions whose index does not fit into an epoch.
+var lateSite = &emu.Site{Index: siteMask, Opcode: "an instruction after the first 262,143 of the program"}
 
 func (w *worker) barrier(b *emu.Barrier) {
 	if w.race != nil {

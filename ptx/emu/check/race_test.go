@@ -414,3 +414,15 @@ func TestOrderOfBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestRaceInLargeProgram checks that instructions beyond the range of an epoch race.
+func TestRaceInLargeProgram(t *testing.T) {
+	f := newFake(t, Options{Only: []Checker{Race}}, 1, 64)
+	f.sites["st"] = &emu.Site{Index: siteMask + 5, Opcode: "st"}
+	b := f.block(0)
+	b.do(st, []int{0, 40}, func(int) uint64 { return 0 })
+	b.hooks.End()
+	if _, got := f.report(nil); len(got) != 1 || !strings.Contains(got[0], "an instruction after the first 262,143") {
+		t.Errorf("found %q, want one race", got)
+	}
+}

@@ -253,7 +253,7 @@ func index(s *emu.Site) int {
 // line returns the line of an instruction for use in messages: that of the source, if known, or
 // of the PTX.
 func line(s *emu.Site) string {
-	if s == nil {
+	if s == nil || s == lateSite {
 		return "an unknown line"
 	}
 	at := s.Source
