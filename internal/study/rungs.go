@@ -166,7 +166,7 @@ var rungs = func() []Rung {
 		},
 		Limit: "The tensor cores are busy for 91 % of the cycles, and the power limit of an H200 lowers its clock from " +
 			"1.98 to 1.65 GHz.",
-		sources: []string{"wgmma.go", "mainloop.go", "swapab.go", "store.go"},
+		sources: []string{"wgmma.go", "producer.go", "consumer.go", "mainloop.go", "swapab.go", "epilogue.go", "store.go"},
 	})
 	for i := range list {
 		r := &list[i]

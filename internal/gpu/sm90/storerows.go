@@ -43,7 +43,7 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 		rows /= 2
 	}
 	x.quads = rows / 2 // a thread has a row in each half of the warp's rows
-	x.area = ep.subtile(0).From(k.Mul(ep.warp, WarpRows), 0)
+	x.area = ep.buffer(0).From(k.Mul(ep.warp, WarpRows), 0)
 	row = k.Add(row, k.To(ep.IndexType, k.Mul(ep.warp, WarpRows)))
 	store := func() {
 		for n, part := range slices.Collect(slices.Chunk(acc, len(acc)/parts)) {

@@ -36,7 +36,7 @@ func checkSwapAB(p *gemm.Problem) *kernel.Reason {
 	return nil
 }
 
-// accumulateRS emits the main loop of accumulate with the left operand in registers. It is
+// accumulateRS emits the main loop of accumulateSS with the left operand in registers. It is
 // double-buffered: while the tensor cores multiply one half of a step, threads load the fragments
 // of the other half.
 func (x *mainloop) accumulateRS() {

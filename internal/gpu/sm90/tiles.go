@@ -90,18 +90,3 @@ func TileList() (all []kernel.Tile) {
 	}
 	return all
 }
-
-// accessLimits returns the limits on bank conflicts and global sectors. TMA accesses add neither.
-// Ordinary loads of the old C read pairs of neighbours, which for 16-bit types fill half a sector
-// per four lanes. Stores of 32-bit values to a subtile write pairs, and the lanes of two rows use
-// the same banks.
-func accessLimits(c kernel.Config) kernel.AccessLimits {
-	l := kernel.AccessLimits{Scatter: 1}
-	if c.Out.Bits() == 16 || c.Tile.SwapAB { // a warp reads 16 bytes per row of the old C
-		l.Scatter = 2
-	}
-	if c.Out.Bits() == 32 || !StoresWithTMA(c) { // accumulators pass through a subtile
-		l.Conflicts = 2
-	}
-	return l
-}

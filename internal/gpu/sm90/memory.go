@@ -1,0 +1,107 @@
+package sm90
+
+import (
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
+	"tilework/ptx"
+)
+
+// setVectors sets the vector lengths of configuration c. TMA needs 16-byte vectors of A and B.
+func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
+	c.VecA, c.VecB = c.In.Elements(kernel.MaxVectorBytes), c.In.Elements(kernel.MaxVectorBytes)
+	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], p.Out().Elements(kernel.MaxVectorBytes))
+}
+
+// StoresWithTMA reports whether TMA stores C, which needs rows of 16-byte vectors and at least 128
+// bytes per row of the tile. 8-bit elements take the other path: a thread has only two neighbours
+// in a row, so 32-bit accumulators pass through the subtile instead. With swapAB a thread has no
+// neighbours in a row, so 16-bit elements and epilogues with operands take the other path too.
+func StoresWithTMA(c kernel.Config) bool {
+	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.Out.Bits() < 32) {
+		return false
+	}
+	_, cols := kernel.SwapAB(c.Tile, c.Tile.M, c.ColumnsOfC())
+	return c.Out.Bits() > 8 && c.Out.Bytes(c.VecC) == kernel.MaxVectorBytes &&
+		c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && c.Out.Bytes(cols) >= frag.SwizzleBytes
+}
+
+// loadsResidualWithTMA reports whether TMA loads the residual into the subtile that C is stored
+// from. It does not if some rows of a subtile are outside the tile: the warps of those rows would
+// read uninitialised shared memory.
+func loadsResidualWithTMA(c kernel.Config) bool {
+	return StoresWithTMA(c) && c.Epilogue.Residual && c.Out.Bytes(c.VecResidual) == kernel.MaxVectorBytes &&
+		validRows(c.Tile) == WarpgroupRows
+}
+
+// operandShapes returns the shared-memory tiles of the left operand and of the right operand.
+func operandShapes(c kernel.Config) (a, b frag.BoxShape) {
+	s, elem := c.Tile, ArithmeticOf(c.In, c.Precision).storedType()
+	kMajorA, kMajorB := kernel.SwapAB(s, !c.TransA, c.TransB)
+	a = frag.BoxShape{Elem: elem, Side: max(s.M, WarpgroupRows), Loaded: s.M, Stages: s.Stages, KMajor: kMajorA,
+		Multicast: 1}
+	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, KMajor: kMajorB, Multicast: s.BlocksM()}
+	if c.ComputesGate() {
+		b.Matrices = 2
+	}
+	if !b.KMajor && elem.Bytes() == 2 {
+		b.Side = max(s.N, b.Depth()) // at least one TMA box
+	}
+	return a, b
+}
+
+// sharedBytes returns the dynamic shared memory of a block, without mbarriers.
+func sharedBytes(c kernel.Config) int {
+	a, b := operandShapes(c)
+	n := c.Tile.Stages * (a.StageBytes() + b.StageBytes())
+	if c.Tile.SplitK < 2 {
+		n += Consumers(c.Tile) * subtileBuffers(c) * WarpgroupRows * frag.SwizzleBytes
+	}
+	return n
+}
+
+// tensorMaps returns the TMA tensor maps of the operands in the order in which the kernel declares
+// them: A, B and, if used, C, the residual and Up.
+func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorMap {
+	left, right := operandShapes(c)
+	a, b := kernel.SwapAB(c.Tile, left, right)
+	elem := ArithmeticOf(c.In, c.Precision).Elem // TMA rounds float32 to tf32
+	list := []ptx.TensorMap{
+		kernel.TensorMapOf(p.Layouts[gemm.A], elem, m[gemm.A], a.Box()),
+		kernel.TensorMapOf(p.Layouts[gemm.B], elem, m[gemm.B], b.Box()),
+	}
+	box := []int{c.Out.Elements(frag.SwizzleBytes), validRows(c.Tile)}
+	if c.Tile.SwapAB {
+		box[1] = min(swapABSubtileRows, c.Tile.N)
+	}
+	if StoresWithTMA(c) {
+		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.C], kernel.PTXTypes[c.Out], m[gemm.C], box))
+	}
+	if loadsResidualWithTMA(c) {
+		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.Residual], kernel.PTXTypes[c.Out], m[gemm.Residual], box))
+	}
+	if c.ComputesGate() {
+		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.Up], elem, m[gemm.Up], b.Box()))
+	}
+	return kernel.BatchTensorMaps(list, p, validRows(c.Tile))
+}
+
+// subtileBuffers returns how many subtiles of a warpgroup fit in shared memory. With two, the
+// warpgroup writes one while TMA stores the other. That requires an even number of subtiles per
+// tile, so that the two alternate across tiles. A reduction over a cluster needs all subtiles at
+// once.
+func subtileBuffers(c kernel.Config) int {
+	rows, _ := WarpgroupTile(c.Tile)
+	cols := c.ColumnsOfC()
+	if c.Tile.ClusterK > 1 {
+		return c.Accum().Bytes(rows/WarpgroupRows*cols) / frag.SwizzleBytes
+	}
+	if c.Tile.SwapAB {
+		return 2
+	}
+	if count := kernel.CeilDiv(c.Out.Bytes(rows/WarpgroupRows*cols), frag.SwizzleBytes); count%2 != 0 ||
+		!StoresWithTMA(c) {
+		return 1
+	}
+	return 2
+}
