@@ -38,7 +38,7 @@ func budgets() []budget {
 // nothing on other platforms. Windows leaves 2 GiB of the addresses to a program, and others leave
 // more.
 func addressBudgets(bits int) []budget {
-	const usable = 2 << 30
+	const usable = 3 << 29
 	if bits > 32 {
 		return nil
 	}
@@ -67,7 +67,7 @@ func tightest(all []budget) (budget, bool) {
 // process if memory runs out, so this must be checked before. The argument name describes the data
 // in the error.
 func CheckMemory(bytes int, name string) error {
-	if bytes < minCheckedLimited || bytes < minChecked && !limited() {
+	if bytes < minCheckedLimited || bytes < minChecked && !limited() && strconv.IntSize > 32 {
 		return nil
 	}
 	if b, ok := tightest(budgets()); ok && uint64(bytes) > b.free {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/bits"
 	"path/filepath"
 	"slices"
@@ -108,8 +109,8 @@ func (s *source) readArray() (*Array, error) {
 	n := uint64(a.Size())
 	for _, side := range d.shape {
 		over, product := bits.Mul64(n, side)
-		if over != 0 || side > 1<<48 {
-			return nil, s.fail(ErrFormat, "shape %v is too large", d.shape)
+		if over != 0 || max(side, product) > math.MaxInt {
+			return nil, s.fail(tooLarge(), "shape %v of %s has 2^%d or more bytes", d.shape, spelling, strconv.IntSize-1)
 		}
 		n = product
 		a.Shape = append(a.Shape, int(side))

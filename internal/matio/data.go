@@ -49,7 +49,7 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 	case s.opt.Vector && rows != 1 && cols != 1:
 		return gemm.Layout{}, s.fail(gemm.ErrShape, "got a %d×%d matrix, want a vector", rows, cols)
 	case max(rows, cols) > math.MaxInt:
-		return gemm.Layout{}, s.fail(tooLarge(), "shape %s exceeds the integers of this machine", tuple(shape))
+		return gemm.Layout{}, s.fail(tooLarge(), "shape %s has a side of 2^%d or more", tuple(shape), strconv.IntSize-1)
 	}
 	t, err := s.target(e)
 	if err != nil {
