@@ -49,7 +49,7 @@ func WithDeviceFunc[T dtype.Element](f *DeviceFunc, data Operand[T]) Option {
 		data = Vector[T]()
 	}
 	return func(c *config) {
-		if f == nil {
+		if f == nil || f.f == nil {
 			c.fail(fmt.Errorf("%w: no function", ErrUnsupported))
 			return
 		}

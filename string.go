@@ -22,7 +22,7 @@ const (
 func (m Matrix[T]) String() string {
 	t := dtype.Of[T]()
 	if m.err != nil {
-		return invalid(t, m.err)
+		return invalid(t, "matrix", m.err)
 	}
 	rows, cols := shownIndices(m.Rows()), shownIndices(m.Cols())
 	cells := make([][]string, len(rows))
@@ -74,14 +74,16 @@ func elementText(t dtype.Type, v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-func invalid(t dtype.Type, err error) string { return fmt.Sprintf("invalid %v matrix: %v", t, err) }
+func invalid(t dtype.Type, what string, err error) string {
+	return fmt.Sprintf("invalid %v %s: %v", t, what, err)
+}
 
 // String returns the shape, the type and the device, or the error of the matrix. It downloads
 // nothing.
 func (m DeviceMatrix[T]) String() string {
 	t := dtype.Of[T]()
 	if m.err != nil {
-		return invalid(t, m.err)
+		return invalid(t, "matrix", m.err)
 	}
 	return fmt.Sprintf("%d×%d %v matrix on %v", m.Rows(), m.Cols(), t, m.device())
 }
@@ -91,7 +93,7 @@ func (m DeviceMatrix[T]) String() string {
 func (b DeviceBatch[T]) String() string {
 	t := dtype.Of[T]()
 	if b.err != nil {
-		return invalid(t, b.err)
+		return invalid(t, "batch", b.err)
 	}
 	return fmt.Sprintf("%d matrices of %d×%d %v on %v", b.count, b.Rows(), b.Cols(), t, b.device())
 }
@@ -100,7 +102,7 @@ func (b DeviceBatch[T]) String() string {
 func (m PackedMatrix[T]) String() string {
 	t := dtype.Of[T]()
 	if m.err != nil {
-		return invalid(t, m.err)
+		return invalid(t, "matrix", m.err)
 	}
 	return fmt.Sprintf("%d×%d %v matrix, packed", m.Rows(), m.Cols(), t)
 }
@@ -137,10 +139,10 @@ func (p Precision) String() string {
 	return precisions[p].String()
 }
 
-// String returns a short text without the function's code.
+// String reports whether the function reads data. It does not print the function's code.
 func (f *DeviceFunc) String() string {
 	switch {
-	case f == nil:
+	case f == nil || f.f == nil:
 		return "no device function"
 	case f.f.Reads():
 		return "device function that reads data"

@@ -134,6 +134,7 @@ func TestPublicStrings(t *testing.T) {
 		{plain, "device function"},
 		{reads, "device function that reads data"},
 		{(*tilework.DeviceFunc)(nil), "no device function"},
+		{&tilework.DeviceFunc{}, "no device function"},
 		{tilework.Activation(0), "none"},
 		{tilework.GELUTanh, "gelu-tanh"},
 		{tilework.Activation(9), "activation 9"},
@@ -143,6 +144,11 @@ func TestPublicStrings(t *testing.T) {
 	} {
 		if got := fmt.Sprint(c.v); got != c.want {
 			t.Errorf("%T prints %q, want %q", c.v, got, c.want)
+		}
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%d", "%x", "%q"} {
+		if got := fmt.Sprintf(verb, g); got != "rank 0 of 1" {
+			t.Errorf("a group prints %q with %s, want no secret", got, verb)
 		}
 	}
 }

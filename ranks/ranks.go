@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -117,6 +118,9 @@ func (g *Group) String() string {
 	}
 	return fmt.Sprintf("rank %d of %d", g.Rank(), g.Size())
 }
+
+// Format prints the text of String with every verb, because others would print the secret.
+func (g *Group) Format(s fmt.State, _ rune) { io.WriteString(s, g.String()) }
 
 // Rank returns the number of this rank, from 0 on.
 func (g *Group) Rank() int { return g.config.Rank }
