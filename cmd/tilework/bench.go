@@ -114,8 +114,8 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.BoolVar(&f.packed, "packed", false, "on the CPU: also measure each kernel with a prepacked B")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: the `NUMBER` of products of each shape, computed in one launch")
 	fl.StringVar(&f.groups, "groups", "",
-		"on a GPU: split the M rows into this `NUMBER` of equal groups, each multiplied by its own B, in one launch; a "+
-			"list such as 4,2,1,1 gives the groups' shares of the rows")
+		"on a GPU: split the M rows into `GROUPS`, each multiplied by its own B, in one launch: a number of equal groups, "+
+			"or a list of their shares such as 4,2,1,1")
 	fl.StringVar(&f.epilogues, "epilogue", "",
 		"`OPERATIONS` on each element of C, such as bias-col+gelu; a comma separates several epilogues to measure; the "+
 			"operations are "+strings.Join(gemm.EpilogueParts(), ", ")+" (default: none)")

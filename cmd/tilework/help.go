@@ -62,15 +62,17 @@ func foldExamples(text string) string {
 			var b strings.Builder
 			at := 0
 			for part := range strings.SplitSeq(breakable.ReplaceAllString(line, "\n$1"), "\n") {
-				if at > 0 && at+1+len(part)+len(" \\") > helpWidth {
+				width := utf8.RuneCountInString(part)
+				if at > 0 && at+1+width+len(" \\") > helpWidth {
 					b.WriteString(next)
 					at = len(next) - len(" \\\n")
 				}
 				if at > 0 {
 					b.WriteByte(' ')
+					at++
 				}
 				b.WriteString(part)
-				at += 1 + len(part)
+				at += width
 			}
 			line = b.String()
 		}

@@ -78,7 +78,7 @@ and shows how its GPU kernels work.`,
   tilework mul a.npy b.npy -o c.npy --device gpu multiply them on a GPU
   tilework bench --sizes 256,1024 --peers all    compare with other libraries
   tilework report r.jsonl -o report.html         turn results into charts
-  tilework selftest                              check every kernel here
+  tilework selftest                              check every kernel
   tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
   tilework emulate k.ptx --grid 4 --block 256    run PTX and look for races
   tilework study                                 watch GPU kernels in a browser`,

@@ -44,7 +44,7 @@ func (f *epilogueFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.bias, "bias", "", "a `FILE` with a vector to add before the activation")
 	fl.StringVar(&f.biasAlong, "bias-along", "cols",
-		"`SIDE` is cols if the bias has an element for each column of C and is added to each row, or rows")
+		"`SIDE`: cols (an element for each column of C, added to each row) or rows (an element for each row)")
 	fl.StringVar(&f.activation, "activation", "none",
 		"the `FUNCTION` to apply to each element: "+strings.Join(activationNames(), ", "))
 	for _, x := range extraFlags {

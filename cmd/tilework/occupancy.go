@@ -26,7 +26,7 @@ func occupancyCommand() *cobra.Command {
 	var f occupancyFlags
 	c := &cobra.Command{
 		Use:   "occupancy --threads T",
-		Short: "Compute how many blocks of a kernel an SM holds, and the limit",
+		Short: "Compute how many blocks an SM holds, and what limits them",
 		Long: `occupancy computes the number of resident blocks per SM, and shows the resource that limits
 it. With --gpu it applies NVIDIA's rules for that GPU, including the rounding of registers and
 shared memory. With --sm-threads and the other --sm flags it computes with the SM of a
@@ -130,8 +130,11 @@ func parseBytes(text string) (int, error) {
 	}
 	long := unit == "" || unit == unit[:1] || unit == unit[:1]+"B" || unit == unit[:1]+"IB"
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || !long || shift < 0 || shift == 0 && len(unit) > 1 || n > math.MaxInt>>shift {
+	switch {
+	case err != nil || n < 0 || !long || shift < 0 || shift == 0 && len(unit) > 1:
 		return 0, fmt.Errorf("%s: want bytes, such as 2048, 2KB or 16GiB", text)
+	case n > math.MaxInt>>shift:
+		return 0, fmt.Errorf("%s: want fewer than 2^%d bytes", text, strconv.IntSize-1)
 	}
 	return n << shift, nil
 }

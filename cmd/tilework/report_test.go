@@ -99,7 +99,7 @@ func TestReportErrors(t *testing.T) {
 		"a.jsonl -o no/folder/r.html":             "no/folder",
 		"a.jsonl -o . --force":                    ". is a folder: name a file",
 		"a.jsonl -o r.html --svg a.jsonl --force": "not a directory",
-		"a.jsonl -o r.html --png":                 "needs an argument",
+		"a.jsonl -o r.html --png":                 "--png without a value: want --png FOLDER",
 	} {
 		t.Run(args, func(t *testing.T) {
 			reportFolder(t)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 
@@ -66,8 +65,9 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 	f.productFlags.declare(c, " (default: "+usualScalingSize+")", nil)
 	fl.Float64Var(&f.efficiency, "efficiency", 0, "find the smallest square product with this efficiency in `PERCENT`")
 	fl.Float64Var(&f.peer, "peer", 0,
-		"`GB/S` that a GPU receives from the other GPUs of its host (default: that of --gpu)")
-	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9, "`GB/S` that a GPU receives from other hosts")
+		"the `RATE` in GB/s at which a GPU receives from the other GPUs of its host (default: that of --gpu)")
+	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9,
+		"the `RATE` in GB/s at which a GPU receives from other hosts")
 	f.output.addTo(c, listFormats...)
 	complete(c, "gpu", model.Names()...)
 	return c
@@ -106,13 +106,13 @@ func (f *scalingFlags) model(c *cobra.Command) (*model.Model, error) {
 	case f.peer == 0 && !c.Flags().Changed("peer"):
 		err = fmt.Errorf("--gpu %s: no known rate of copies between these GPUs, want --peer, such as --peer 20", f.gpu)
 	case !isRate(f.peer):
-		err = fmt.Errorf("--peer %v: want more than 0 GB/s, and a finite number", f.peer)
+		err = fmt.Errorf("--peer %v: want 0.001 to 1000000 GB/s", f.peer)
 	}
 	return gpu, err
 }
 
-// isRate reports whether x is positive and finite.
-func isRate(x float64) bool { return x > 0 && x <= math.MaxFloat64 }
+// isRate reports whether x is a rate in GB/s for which times can be predicted.
+func isRate(x float64) bool { return x >= 0.001 && x <= 1e6 }
 
 func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 	gpu, err := f.model(c)
@@ -120,7 +120,7 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 	case err != nil:
 		return err
 	case !isRate(f.network):
-		return fmt.Errorf("--network %v: want more than 0 GB/s, and a finite number", f.network)
+		return fmt.Errorf("--network %v: want 0.001 to 1000000 GB/s", f.network)
 	case c.Flags().Changed("efficiency") && !(f.efficiency > 0 && f.efficiency <= 100):
 		return fmt.Errorf("--efficiency %v: want more than 0 and at most 100 percent", f.efficiency)
 	case f.efficiency > 0 && f.given():

@@ -38,7 +38,7 @@ func tuneCommand() *cobra.Command {
 	var f tuneFlags
 	c := &cobra.Command{
 		Use:   "tune",
-		Short: "Find the fastest kernel for shapes on this machine and keep it",
+		Short: "Find and remember the fastest kernel for given shapes",
 		Long: `tune measures several ways to compute each product of the given shapes. On the CPU they differ
 in the kernel, the method, the block sizes and the number of threads; on a GPU, in the
 kernel, the tile and split-K. Ways that the cost model predicts to be slow are skipped. Each
