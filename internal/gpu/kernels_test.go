@@ -186,7 +186,7 @@ func TestEmit(t *testing.T) {
 }
 
 // atomics matches the instructions that change memory atomically.
-var atomics = regexp.MustCompile(`\b(atom|red|cp\.reduce)\.(async\.)?[a-z0-9_.:]+`)
+var atomics = regexp.MustCompile(`\b(atom|red|cp\.reduce)\.[a-z0-9_.:]+`)
 
 // TestSnapshots compares the PTX of one configuration of each kernel with the reviewed snapshot in
 // testdata. TILEWORK_UPDATE=1 writes the snapshots.
