@@ -206,8 +206,7 @@ func (w *warp) emitCopyDone(in *inst, finished []CopyLanes, read bool) {
 // arriveWithCopies decodes cp.async.mbarrier.arrive: an arrival that happens when all copies that
 // the thread issued before are complete.
 func (d *decoder) arriveWithCopies() execFunc {
-	ac := d.accessOf(0, Atomic, mbarrierBytes)
-	ac.sem = Relaxed
+	ac := d.mbarrierAccess(0, Atomic)
 	d.in.access = ac
 	counts := !d.i.Has("noinc")
 	return func(w *warp, in *inst) {

@@ -92,7 +92,7 @@ func decodeMbarrier(d *decoder) execFunc {
 	case i.Has("complete_tx"):
 		kind, sign = Atomic, -1
 	}
-	ac := d.accessOf(0, kind, mbarrierBytes)
+	ac := d.mbarrierAccess(0, kind)
 	d.in.access = ac
 	if len(i.Args) > 1 {
 		d.in.a = d.source(1)
@@ -109,7 +109,6 @@ func decodeMbarrier(d *decoder) execFunc {
 			})
 		}
 	}
-	ac.sem = Relaxed
 	return func(w *warp, in *inst) {
 		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
 			if err := m.expect(sign * int(reg[uint32](w, in.a)[lane])); err != nil {
@@ -119,6 +118,18 @@ func decodeMbarrier(d *decoder) execFunc {
 			return nil
 		})
 	}
+}
+
+// mbarrierAccess decodes argument k, the address of an mbarrier. Arrivals and waits are atomic
+// among all threads of the cluster. The scope of the instruction selects the threads for which it
+// orders other memory, and the Mbarrier events carry that order. The writes of mbarrier.init and
+// mbarrier.inval are weak.
+func (d *decoder) mbarrierAccess(k int, kind AccessKind) *access {
+	ac := d.accessOf(k, kind, mbarrierBytes)
+	if kind != Write {
+		ac.sem, ac.scope = Relaxed, Cluster
+	}
+	return ac
 }
 
 // mbarrierAt is the location of an mbarrier and the origin of an operation on it.
@@ -245,8 +256,7 @@ func (w *warp) initMbarriers(in *inst, ac *access) {
 // mbarrierArrive decodes arrive and arrive_drop, with or without expect_tx.
 func (d *decoder) mbarrierArrive() execFunc {
 	i := d.i
-	ac := d.accessOf(1, Atomic, mbarrierBytes)
-	ac.sem = Relaxed // the Mbarrier events carry the release ordering
+	ac := d.mbarrierAccess(1, Atomic)
 	d.in.access = ac
 	count, bytes := d.constant(ptx.U32, 1), d.constant(ptx.U32, 0)
 	if len(i.Args) > 2 {
@@ -292,8 +302,7 @@ func (d *decoder) mbarrierArrive() execFunc {
 // at random.
 func (d *decoder) mbarrierWait() execFunc {
 	i := d.i
-	ac := d.accessOf(1, Read, mbarrierBytes)
-	ac.sem = Relaxed // the Mbarrier events carry the acquire ordering
+	ac := d.mbarrierAccess(1, Read)
 	d.in.access = ac
 	d.in.d = d.result(0)
 	d.writesResults()

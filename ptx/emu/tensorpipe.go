@@ -105,8 +105,7 @@ func (w *warp) tensorPipe(lane int) *tensorPipe {
 // tensorCommit decodes tcgen05.commit, which arrives at an mbarrier, or at that of each block in a
 // mask, once the operations of the thread are complete.
 func (d *decoder) tensorCommit() execFunc {
-	ac := d.accessOf(0, Atomic, mbarrierBytes)
-	ac.sem = Relaxed
+	ac := d.mbarrierAccess(0, Atomic)
 	if ac.space == ptx.Shared {
 		ac.space = ptx.SharedCluster
 	}

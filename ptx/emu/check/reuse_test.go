@@ -65,5 +65,37 @@ on:	mov.u32 %r3, 0;`
 	}
 }
 
+// TestMbarrierScopes lets the blocks of a cluster arrive at one mbarrier, with different scopes.
+// The scope limits the order of other memory. The arrivals and the waits do not race.
+func TestMbarrierScopes(t *testing.T) {
+	const body = `mov.u32 %r2, %cluster_ctarank;
+	setp.eq.u32 %q0, %r2, 0;
+	mov.u32 %r1, s;
+	mapa.shared::cluster.u32 %r1, %r1, 0;
+	@%q0 mbarrier.init.shared::cta.b64 [s], 2;
+	barrier.cluster.arrive;
+	barrier.cluster.wait;
+	@!%q0 bra remote;
+	LOCAL
+wait:	mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 %q1, [s], 0;
+	@!%q1 bra wait;
+	bra on;
+remote:	mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];
+on:	mov.u32 %r3, 0;`
+	for _, local := range []string{
+		"mbarrier.arrive.release.cta.shared::cta.b64 _, [s];",
+		"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [s], 0; mbarrier.arrive.shared::cta.b64 _, [s];",
+	} {
+		for seed := range uint64(4) {
+			text := strings.ReplaceAll(hopper(body), "LOCAL", local)
+			p := program{text: strings.Replace(text, "{", ".reqnctapercluster 2 {", 1), grid: emu.Dim3{X: 2, Y: 1, Z: 1},
+				block: emu.Dim3{X: 1, Y: 1, Z: 1}, args: []any{make([]int32, 64)}, seed: seed, instructions: 1e6}
+			if r, _, err := p.run(t); err != nil || len(r.Findings) > 0 {
+				t.Errorf("%s seed %d: found %v, %v; want nothing", local, seed, r, err)
+			}
+		}
+	}
+}
+
 // hopper returns the kernel of small for sm_90.
 func hopper(body string) string { return strings.Replace(small(body), "sm_80", "sm_90", 1) }
