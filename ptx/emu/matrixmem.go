@@ -163,6 +163,9 @@ func (d *decoder) wmmaMove(address, registers int, kind AccessKind) execFunc {
 		d.in.flow = flowMoves
 	}
 	return aligned(func(w *warp, in *inst) {
+		if w.tracks && kind == Write {
+			w.useSlot(in, stride) // flowMoves reports only the address
+		}
 		base := *reg[uint64](w, ac.slot)
 		if ac.short {
 			for i, a := range reg[uint32](w, ac.slot) {

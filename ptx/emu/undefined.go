@@ -18,7 +18,7 @@ const (
 	flowAnds                  // and: defined zeros define the result
 	flowOrs                   // or: defined ones define the result
 	flowTests                 // setp: a defined comparison or predicate can define the result
-	flowMoves                 // ld, st: decided by the space of the access
+	flowMoves                 // ld, st, stmatrix, wmma.store: decided by the space of the access
 	flowExchanges             // atom.exch: the result is the old value in memory
 	flowAcross                // the result depends on operands of several lanes
 	flowShuffle               // shfl: each lane gets the operand of one lane

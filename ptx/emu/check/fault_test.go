@@ -150,6 +150,7 @@ func TestUninit(t *testing.T) {
 			"wmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, [s+1024], 16; " +
 			"wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {%x0, %x1, %x2, %x3}, " +
 			"{%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}, {%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, {%r4, %r4, %r4, %r4}; "
+		stride    = "ld.shared.u32 %r3, [s+3072]; and.b32 %r3, %r3, 16; "
 		tileStore = "wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [s+2048], {%x0, %x1, %x2, %x3}, 16; bar.sync 0; "
 	)
 	for _, c := range []struct {
@@ -267,6 +268,12 @@ func TestUninit(t *testing.T) {
 		{"tile in global memory",
 			tiles + "wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [%p], {%x0, %x1, %x2, %x3}, 16;",
 			"reads offset 0x100 of shared"},
+		{"undefined stride of a loaded tile", tiles + stride +
+			"wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}, [s], %r3;",
+			"reads offset 0xc00 of shared"},
+		{"undefined stride of a stored tile", tiles + stride +
+			"wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [s], {%x0, %x1, %x2, %x3}, %r3;",
+			"reads offset 0xc00 of shared"},
 		{"vote", load + "setp.gt.u32 %q1, %r3, 5; vote.sync.ballot.b32 %r3, %q1, -1;" + store, "stores the value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
