@@ -198,6 +198,7 @@ func TestClusterRaces(t *testing.T) {
 	atom := func(scope emu.Scope) op {
 		return op{site: "atom", kind: emu.Atomic, sem: emu.Relaxed, scope: scope}
 	}
+	swap := op{site: "cas", kind: emu.Atomic, sem: emu.Relaxed, scope: emu.GPU}
 	for _, c := range []struct {
 		name string
 		run  func(a, b *block)
@@ -216,6 +217,26 @@ func TestClusterRaces(t *testing.T) {
 			peer(a, atom(emu.GPU), 0, 0)
 			peer(b, atom(emu.CTA), 5, 0)
 		}, "race atom atom", "want atomicAdd instead of atomicAdd_block"},
+		{"read before a swap", func(a, b *block) {
+			peer(b, atom(emu.GPU), 5, 0)
+			peer(a, ld, 0, 0)
+			peer(a, swap, 0, 0)
+		}, "race ld atom", "advice: race"},
+		{"read before a swap in another block", func(a, b *block) {
+			peer(b, atom(emu.GPU), 5, 0)
+			peer(a, ld, 0, 0)
+			peer(a, swap, 0, 1)
+		}, "race ld atom", "error: race"},
+		{"reset after an update", func(a, b *block) {
+			peer(a, atom(emu.GPU), 0, 0)
+			peer(b, atom(emu.GPU), 5, 0)
+			peer(a, st, 0, 0)
+		}, "race st atom", "advice: race"},
+		{"reset after an update in another block", func(a, b *block) {
+			peer(a, atom(emu.GPU), 0, 1)
+			peer(b, atom(emu.GPU), 5, 0)
+			peer(a, st, 0, 0)
+		}, "race st atom", "error: race"},
 		{"private shared memory", func(a, b *block) {
 			peer(a, st, 0, 0)
 			peer(b, st, 0, 1)
@@ -263,6 +284,7 @@ func TestClusterRaces(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t, Options{Only: []Checker{Race}}, 2, 64)
+			f.site("cas").Instr = &ptx.Instr{Op: "atom", Mods: []string{"cas"}}
 			a, b := f.cluster(0)
 			c.run(a, b)
 			a.hooks.End()

@@ -223,6 +223,9 @@ func TestSmallPrograms(t *testing.T) {
 			"A stale value is harmless", nil},
 		{"bytes behind a word that is swapped", "ld.global.u8 %r3, [%p+4]; atom.global.cas.b32 %r4, [%p], %r3, %t; " +
 			"atom.global.exch.b32 %r4, [%p+4], %t;", 1, 32, "race", "error: race", nil},
+		{"neighbour of a word that is swapped", "setp.eq.u32 %q0, %t, 0; @%q0 st.shared.v2.u32 [s], {0, 0}; bar.sync 0; " +
+			"atom.shared.add.u32 %r4, [s+4], 1; ld.shared.u32 %r2, [s+4]; atom.shared.cas.b32 %r3, [s], 0, 1; " +
+			"st.global.u32 [%d1], %r2;", 1, 64, "race", "error: race", nil},
 		{"result of swaps, read early", swapMax + result, 1, 64, "race", "error: race", nil},
 		{"result of swaps, read after a barrier", swapMax + "bar.sync 0;" + result, 1, 64, "race", "advice: race", nil},
 		{"message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "",

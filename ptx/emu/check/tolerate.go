@@ -32,7 +32,8 @@ import (
 type tolerated struct {
 	updates map[update]struct{} // atomic operations
 	swapped map[variable]uint64 // bytes of the variables that an atom.cas accesses
-	// plainReads holds the instructions that read in races between plain reads and strong writes.
+	// plainReads holds, by finding, the instruction that reads in a race between a plain read and a
+	// strong write.
 	plainReads map[key]int
 	// racing holds the instructions of such reads by the warp that executed them and the variable.
 	racing map[reader]map[int]struct{}
@@ -41,19 +42,28 @@ type tolerated struct {
 	expected map[int]struct{}
 }
 
-// reader identifies a warp that has read 16 aligned bytes, the most that an atom.cas accesses.
-type reader struct {
+// owned is a variable with the rank of the block that owns it in shared memory, or rank 0.
+type owned struct {
 	variable
-	warp int
+	rank int
 }
 
-func readerOf(space ptx.Space, addr uint64, warp int) reader {
-	return reader{variable{space, addr &^ 15}, warp}
+func ownedAt(space ptx.Space, rank int, addr uint64) owned {
+	if space != ptx.Shared {
+		rank = 0
+	}
+	return owned{variable{space, addr}, rank}
+}
+
+// reader identifies a warp and the first byte of a cell that it has read.
+type reader struct {
+	owned
+	warp int
 }
 
 // update identifies the variable and the thread of an atomic operation.
 type update struct {
-	variable
+	owned
 	thread int
 }
 
@@ -62,7 +72,7 @@ func newTolerated() tolerated {
 		racing: map[reader]map[int]struct{}{}, expected: map[int]struct{}{}}
 }
 
-// start forgets the accesses of the cluster before.
+// start forgets the accesses of the previous cluster.
 func (t *tolerated) start() {
 	clear(t.updates)
 	clear(t.racing)
@@ -72,10 +82,10 @@ func (t *tolerated) start() {
 func (r *raceDetector) noteAtomic(a *emu.Access) {
 	swaps := a.Site.Instr != nil && a.Site.Instr.Has("cas")
 	lanesOf(a.Mask, func(lane int) {
-		v := variable{a.Space, a.Addr[lane]}
+		v := ownedAt(a.Space, a.Rank, a.Addr[lane])
 		r.updates[update{v, a.Warp*32 + lane}] = struct{}{}
 		if swaps {
-			r.swapped[v] = max(r.swapped[v], uint64(a.Size))
+			r.swapped[v.variable] = max(r.swapped[v.variable], uint64(a.Size))
 			r.noteExpected(a, a.Addr[lane])
 		}
 	})
@@ -94,7 +104,9 @@ func (r *raceDetector) noteExpected(a *emu.Access, addr uint64) {
 			}
 		}
 	}
-	maps.Copy(r.expected, r.racing[readerOf(a.Space, addr, a.Warp)])
+	for end := addr + uint64(a.Size); addr < end; addr++ {
+		maps.Copy(r.expected, r.racing[reader{ownedAt(a.Space, a.Rank, addr), a.Warp}])
+	}
 }
 
 // flagsOfLanes returns the flags repeats and resets of a plain store, as masks of lanes.
@@ -104,7 +116,8 @@ func (t *tolerated) flagsOfLanes(a *emu.Access) (repeats, resets uint32) {
 	}
 	if len(t.updates) > 0 {
 		lanesOf(a.Mask, func(lane int) {
-			if _, ok := t.updates[update{variable{a.Space, a.Addr[lane]}, a.Warp*32 + lane}]; ok {
+			v := ownedAt(a.Space, a.Rank, a.Addr[lane])
+			if _, ok := t.updates[update{v, a.Warp*32 + lane}]; ok {
 				resets |= 1 << lane
 			}
 		})
@@ -162,7 +175,7 @@ func roundedApart(x, y []byte) bool {
 // race is finding k.
 func (r *raceDetector) notePlainRead(k key, e epoch, addr uint64) {
 	r.plainReads[k] = e.site()
-	by := readerOf(r.cur.space, addr, e.warp())
+	by := reader{ownedAt(r.cur.space, r.cur.rank, addr), e.warp()}
 	if r.racing[by] == nil {
 		r.racing[by] = map[int]struct{}{}
 	}
