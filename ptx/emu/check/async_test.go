@@ -213,10 +213,10 @@ func TestClusterRaces(t *testing.T) {
 			peer(a, atom(emu.CTA), 0, 0)
 			peer(a, atom(emu.CTA), 40, 0)
 		}, "", ""},
-		{"atomics of the block", func(a, b *block) {
+		{"atomic of block scope from another block", func(a, b *block) {
 			peer(a, atom(emu.GPU), 0, 0)
 			peer(b, atom(emu.CTA), 5, 0)
-		}, "race atom atom", "want atomicAdd instead of atomicAdd_block"},
+		}, "race atom atom", "want scope .gpu (atomicAdd instead of atomicAdd_block in CUDA C)"},
 		{"read before a swap", func(a, b *block) {
 			peer(b, atom(emu.GPU), 5, 0)
 			peer(a, ld, 0, 0)

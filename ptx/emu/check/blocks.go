@@ -239,7 +239,7 @@ func (c *Checks) reportBlockRace(
 	if why != "" {
 		kind = toleratedRace
 	}
-	site, other := known[x.epoch.site()], known[w.epoch.site()]
+	site, other := siteOf(known, x.epoch), siteOf(known, w.epoch)
 	info, second := c.blockOf(x)
 	first, writer := c.blockOf(w)
 	all.add(info, key{checker: Race, kind: kind, site: site, other: other}, func(f *Finding) {
@@ -262,6 +262,14 @@ func (c *Checks) reportBlockRace(
 		}
 	})
 	return why != ""
+}
+
+// siteOf returns the instruction of an access, given all instructions of the program.
+func siteOf(known []*emu.Site, e epoch) *emu.Site {
+	if e.site() == siteMask {
+		return lateSite
+	}
+	return known[e.site()]
 }
 
 // toleratedBlocks returns the reason why a race at v between a write w and x is advice, or an empty

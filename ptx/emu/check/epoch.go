@@ -7,8 +7,8 @@ import "tilework/ptx/emu"
 type epoch uint64
 
 // The fields, from the low end, are six flags, 18 bits of instruction index, 14 bits of
-// thread and 26 bits of time. Instructions beyond 262,144 and synchronizations of a cluster
-// beyond 67 million share the last value. Thread numbers after those of the cluster's
+// thread and 26 bits of time. Instructions after the first 262,143 and synchronizations of a
+// cluster beyond 67 million share the last value. Thread numbers after those of the cluster's
 // threads denote agents; see [order].
 const (
 	// strong marks an atomic, or an access with a memory ordering. Two of them do not race.

@@ -322,7 +322,7 @@ func (r *raceDetector) bothStrong(p, e epoch) bool {
 	return p&e&strong != 0 && (p&e&wide != 0 || r.sameBlock(p, e))
 }
 
-// sameBlock reports whether threads of one block, or agents, executed p and e.
+// sameBlock reports whether p and e belong to one block. Accesses of agents belong to every block.
 func (r *raceDetector) sameBlock(p, e epoch) bool {
 	each := r.block.Warps * 32
 	return p.thread()/each == e.thread()/each || max(p.thread(), e.thread()) >= r.threads

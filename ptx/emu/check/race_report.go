@@ -122,7 +122,7 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 
 // narrowScope ends the message of a race between strong accesses of different blocks.
 const narrowScope = ", and an operation of scope .cta is atomic only among the threads of its block: " +
-	"want atomicAdd instead of atomicAdd_block, or .gpu as the scope"
+	"want scope .gpu (atomicAdd instead of atomicAdd_block in CUDA C)"
 
 // name sets the threads and blocks of a finding and returns their descriptions.
 func (r *raceDetector) name(f *Finding, second, first epoch) (one, other string) {

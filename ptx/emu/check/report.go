@@ -103,8 +103,8 @@ func (fs findings) merge(k key, f *ranked) {
 }
 
 // byLine merges the findings of instructions that were compiled from the same source line, as in
-// unrolled loops. It keeps the message of the first instruction. It drops findings that are
-// consequences of others.
+// unrolled loops. It keeps the most severe finding, and of several the one of the first
+// instruction. It drops findings that are consequences of others.
 func (fs findings) byLine() []Finding {
 	lines := map[lineKey]*Finding{}
 	for k, f := range fs {

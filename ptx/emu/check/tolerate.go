@@ -172,8 +172,12 @@ func roundedApart(x, y []byte) bool {
 }
 
 // notePlainRead records that a plain read e of the variable at addr races with a strong write. The
-// race is finding k.
+// race is finding k. It ignores instructions that an epoch cannot tell apart: one that supplies
+// the expected value of an atom.cas does not excuse the others.
 func (r *raceDetector) notePlainRead(k key, e epoch, addr uint64) {
+	if e.site() == siteMask {
+		return
+	}
 	r.plainReads[k] = e.site()
 	by := reader{ownedAt(r.cur.space, r.cur.rank, addr), e.warp()}
 	if r.racing[by] == nil {
