@@ -322,6 +322,7 @@ var benchParts = []struct {
 	{"activation", "", func(r *Record) string { return r.Activation }},
 	{"epilogue", "", func(r *Record) string { return r.Epilogue }},
 	{"scales", "", func(r *Record) string { return r.BlockScales }},
+	// Peers have it too, so that benchstat -col /subject puts them beside the kernels.
 	{"rows", "", func(r *Record) string {
 		if r.RowInvariant {
 			return "invariant"

@@ -273,9 +273,10 @@ func (r *Record) checkProduct() error {
 	}
 	rows := 0
 	for _, n := range r.Groups {
-		if rows += n; n < 0 {
-			return fmt.Errorf("a group of %d rows: want at least 0", n)
+		if n < 0 || n > r.M-rows { // the sum can overflow
+			return fmt.Errorf("a group of %d rows: want 0 to %d, the other rows of C", n, r.M-rows)
 		}
+		rows += n
 	}
 	if len(r.Groups) > 0 && rows != r.M {
 		return fmt.Errorf("groups of %d rows: want %d, the rows of C", rows, r.M)
