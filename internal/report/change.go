@@ -37,18 +37,16 @@ func compareTimes(old, new row) change {
 	return change{old, new, old.Seconds.Median / new.Seconds.Median, test.P, len(test.Warnings) > 0}
 }
 
-// changesTo returns the measurements that a source has in common with the first source. Records of
-// devices that only one of the two has are paired with those of another device of the same kind if
-// the sources share no device of that kind.
+// changesTo returns the measurements that a source has in common with the first source. They are
+// measurements of the same device, or of any two devices of a kind if each source has only one.
 func (s *study) changesTo(source int) []change {
 	var all []change
 	for _, kind := range []string{onCPU, onGPU} {
-		rows := filter(s.rows, of(kind))
-		found := pairs(rows, source, row.key)
-		if len(found) == 0 {
-			found = pairs(rows, source, row.caseKey)
+		rows, key := filter(s.rows, of(kind)), row.key
+		if len(devices(filter(rows, inSource(0)))) == 1 && len(devices(filter(rows, inSource(source)))) == 1 {
+			key = row.caseKey
 		}
-		all = append(all, found...)
+		all = append(all, pairs(rows, source, key)...)
 	}
 	return all
 }
@@ -76,10 +74,10 @@ func changes(s *study) ([]*Chart, string) {
 		return nil, ""
 	}
 	var all []*Chart
-	var others []string // sources without a common measurement
+	var others []string // sources with times, but without a common measurement
 	for source := 1; source < len(s.sources); source++ {
 		found := s.changesTo(source)
-		if len(found) == 0 {
+		if len(found) == 0 && slices.ContainsFunc(s.rows, inSource(source)) {
 			others = append(others, s.sources[source])
 		}
 		byKind := map[string][]change{}
@@ -96,7 +94,8 @@ func changes(s *study) ([]*Chart, string) {
 		}
 	}
 	if len(others) > 0 {
-		return all, "No measurement of " + list(others) + " is also in " + s.sources[0] + "."
+		return all, "No measurement of " + list(others) + " is also in " + s.sources[0] + ". Measurements of different " +
+			"devices are compared only if each source has one device of that kind."
 	}
 	return all, ""
 }

@@ -17,7 +17,7 @@ func (s *study) curves(rows []row, without ...string) []curve {
 	naming := s.naming(rows, append(without, "source")...)
 	var all []curve
 	for source := range s.sources {
-		of := filter(rows, func(r row) bool { return r.source == source })
+		of := filter(rows, inSource(source))
 		for _, g := range groupBy(of, func(r row) string { return naming.of(r) }) {
 			all = append(all, curve{g.name, source, g.rows[0].Peer, bySize(g.rows)})
 		}

@@ -71,11 +71,7 @@ func sizeCharts(s *study) ([]*Chart, string) {
 
 // subjects returns the names of the subjects of rows.
 func subjects(rows []row) []string {
-	var all []string
-	for _, g := range groupBy(rows, func(r row) string { return r.Subject }) {
-		all = append(all, g.name)
-	}
-	return all
+	return values(rows, func(r row) string { return r.Subject })
 }
 
 func timeAxis() Axis { return Axis{Label: "time of one product", Log: true, Text: bench.Duration} }

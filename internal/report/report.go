@@ -126,15 +126,11 @@ func (r *Report) Charts() []*Chart {
 
 // title names the measured devices.
 func (s *study) title() string {
-	var devices []string
-	for _, g := range groupBy(s.rows, row.device) {
-		devices = append(devices, g.name)
-	}
 	switch {
-	case len(devices) == 0 && len(s.counted) > 0:
-		return "Matrix multiplication, counted for " + s.counted[0].device()
-	case len(devices) == 0:
-		return "Matrix multiplication: no timed product"
+	case len(s.rows) > 0:
+		return "Matrix multiplication on " + list(devices(s.rows))
+	case len(s.counted) > 0:
+		return "Matrix multiplication, counted for " + list(devices(s.counted))
 	}
-	return "Matrix multiplication on " + list(devices)
+	return "Matrix multiplication: no timed product"
 }

@@ -116,11 +116,15 @@ func newStudy(sources []Source) *study {
 	return s
 }
 
-// overlap reports whether two sources have the same measurement, on any devices.
+// overlap reports whether two sources have the same measurement: times on any devices, or counts
+// for the same emulated GPU.
 func (s *study) overlap() bool {
 	from := map[string]int{}
 	for _, r := range slices.Concat(s.rows, s.counted) {
 		key := r.caseKey()
+		if r.Counts != nil {
+			key = r.key()
+		}
 		if source, known := from[key]; known && source != r.source {
 			return true
 		}
@@ -289,6 +293,18 @@ func groupBy(rows []row, name func(row) string) []group {
 	return groups
 }
 
+// values returns the different texts of rows in the order in which they first appear.
+func values(rows []row, text func(row) string) []string {
+	var all []string
+	for _, g := range groupBy(rows, text) {
+		all = append(all, g.name)
+	}
+	return all
+}
+
+// devices returns the names of the devices of rows.
+func devices(rows []row) []string { return values(rows, row.device) }
+
 // filter returns the rows that satisfy all of keep.
 func filter(rows []row, keep ...func(row) bool) []row {
 	var out []row
@@ -308,6 +324,9 @@ func copies(r row) bool    { return r.Transfers }
 func isSquare(r row) bool  { return r.square() }
 func of(kind string) func(row) bool {
 	return func(r row) bool { return r.kind() == kind }
+}
+func inSource(source int) func(row) bool {
+	return func(r row) bool { return r.source == source }
 }
 
 // fastest returns the row with the least time for each N, sorted by N.

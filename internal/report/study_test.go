@@ -136,6 +136,62 @@ func TestOtherDevices(t *testing.T) {
 	}
 }
 
+// TestUnlikeDevices checks that sources are not compared across devices if one of them has several
+// devices of a kind, in any order of the records.
+func TestUnlikeDevices(t *testing.T) {
+	on := func(gpu string, n int) bench.Record {
+		return newMachine(1, gpu, 1).record(gpuModels[2], "gpu:0", bench.Cube(n), false)
+	}
+	for _, old := range [][]bench.Record{
+		{on("NVIDIA H100 NVL", 1024), on("NVIDIA B200", 1024)},
+		{on("NVIDIA B200", 1024), on("NVIDIA H100 NVL", 1024)},
+		{on("NVIDIA H100 NVL", 1024), on("NVIDIA B200", 2048)},
+	} {
+		r := newReport(t, Source{"old", old}, Source{"new", []bench.Record{on("NVIDIA H200", 1024),
+			on("NVIDIA H200", 2048)}})
+		for _, c := range r.Charts() {
+			if strings.HasPrefix(c.ID, "change") {
+				t.Errorf("got chart %s with notes %q", c.ID, c.Notes)
+			}
+		}
+		const want = "No measurement of new is also in old. Measurements of different devices are compared only if each " +
+			"source has one device of that kind."
+		if !slices.Contains(r.Missing, want) {
+			t.Errorf("got missing answers %q, want %q", r.Missing, want)
+		}
+	}
+	both := []bench.Record{on("NVIDIA H100 NVL", 1024), on("NVIDIA H200", 2048)}
+	r := newReport(t, Source{"old", both}, Source{"new", []bench.Record{on("NVIDIA H200", 1024)}})
+	if tiles := r.Tiles; len(tiles) != 0 {
+		t.Errorf("other cases of a common GPU: got tiles %+v, want no comparison", tiles)
+	}
+}
+
+// TestCountsOfGPUs checks that counts for different GPUs become one study, and that those for the
+// same GPU are of two sources that are compared.
+func TestCountsOfGPUs(t *testing.T) {
+	count := func(gpu string) []bench.Record {
+		r := newMachine(1, "", 1).record(gpuModels[0], "emu:"+gpu, bench.Cube(16), false)
+		r.Environment.GPU = gpu + ", emulated"
+		r.Counts = &bench.Counts{Instructions: 1, Flops: 8192, Sectors: 10, IdealSectors: 5}
+		return []bench.Record{r}
+	}
+	r := newReport(t, Source{"h", count("h200")}, Source{"t", count("t4")})
+	if r.Title != "Matrix multiplication, counted for h200 and t4" {
+		t.Errorf("got title %q", r.Title)
+	}
+	r.chart(t, "counts-float32-for-h200")
+	r.chart(t, "counts-float32-for-t4")
+	same := newReport(t, Source{"old", count("t4")}, Source{"new", count("t4")})
+	same.chart(t, "counts-float32-for-t4-old")
+	same.chart(t, "counts-float32-for-t4-new")
+	for _, missing := range slices.Concat(r.Missing, same.Missing) {
+		if strings.Contains(missing, "is also in") {
+			t.Errorf("sources with the same or different GPUs: got missing answer %q", missing)
+		}
+	}
+}
+
 // TestRooflineOfTypes checks that a roofline has a point for each type, at the intensity of that
 // type, and that groups read a B each.
 func TestRooflineOfTypes(t *testing.T) {
