@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"tilework/internal/device/timeline"
 	"tilework/internal/host"
@@ -26,7 +28,7 @@ func breakdowns(s *study) ([]*Chart, string) {
 	}
 	var all []*Chart
 	for _, g := range byPlace(s, rows) {
-		all = append(all, breakdownChart(g))
+		all = append(all, s.breakdownChart(g))
 	}
 	return all, ""
 }
@@ -44,7 +46,7 @@ func byPlace(s *study, rows []row) []group {
 
 // breakdownChart draws the GPUs of the fastest subject of each product on the most GPUs. The table
 // has all subjects.
-func breakdownChart(g group) *Chart {
+func (s *study) breakdownChart(g group) *Chart {
 	bars := &Rows{X: Axis{Label: "share of the product's time (%)", Text: tick}, Stacked: true}
 	c := &Chart{ID: "breakdown-" + word(g.name), Title: "What each GPU does: " + g.name, Drawing: bars}
 	c.Table.Columns = []Column{{"product", ""}, {"kernel", ""}, {"GPU", ""}, {"time", "s"}}
@@ -55,9 +57,10 @@ func breakdownChart(g group) *Chart {
 	c.Table.Columns = append(c.Table.Columns, Column{"from host", ""}, Column{"to host", ""}, Column{"from GPUs", ""})
 	var all []row // that can be drawn, one for each product
 	gpusDrawn := 1
-	for _, product := range groupBy(g.rows, productName) {
+	name := s.productName(g.rows)
+	for _, product := range groupBy(g.rows, name) {
 		for _, r := range product.rows {
-			c.addBreakdown(r)
+			c.addBreakdown(product.name, r)
 		}
 		most := byGPUs(product.rows)
 		last := most[len(most)-1]
@@ -67,12 +70,13 @@ func breakdownChart(g group) *Chart {
 	for _, r := range drawn {
 		for i := range r.Breakdown {
 			x := &r.Breakdown[i]
-			bars.addParts(productName(r)+", "+x.Device, r.Subject+", "+productName(r)+" on "+x.Device, breakdownSeconds(x))
-			c.Answer = fmt.Sprintf("At %s, %s computes for %s of the time, only copies for %s, and waits for %s.",
-				productName(r), x.Device, percent(x.Compute/x.Seconds), percent(x.Copies/x.Seconds),
-				percent(x.Waiting/x.Seconds))
+			bars.addParts(name(r)+", "+x.Device, r.Subject+", "+name(r)+" on "+x.Device, breakdownSeconds(x))
 		}
 	}
+	top := slices.MaxFunc(drawn, func(a, b row) int { return cmp.Compare(a.Flops(), b.Flops()) })
+	x := &top.Breakdown[len(top.Breakdown)-1]
+	c.Answer = fmt.Sprintf("At %s, %s computes for %s of the time, only copies for %s, and waits for %s.", name(top),
+		x.Device, percent(x.Compute/x.Seconds), percent(x.Copies/x.Seconds), percent(x.Waiting/x.Seconds))
 	c.Notes = append(c.Notes, "Measured with events around each copy and kernel, in products that are not among the "+
 		"timed ones. Waiting includes the host's time to start and end the product.")
 	if len(drawn) < len(all) {
@@ -90,12 +94,12 @@ func breakdownSeconds(x *timeline.Breakdown) (parts []float64) {
 	return parts
 }
 
-// addBreakdown adds the GPUs of a row to the table.
-func (c *Chart) addBreakdown(r row) {
+// addBreakdown adds the GPUs of a row of a product to the table.
+func (c *Chart) addBreakdown(product string, r row) {
 	bytes := func(n int) Cell { return numberCell(host.Bytes(uint64(n)), float64(n)) }
 	for i := range r.Breakdown {
 		x := &r.Breakdown[i]
-		cells := []Cell{textCell(productName(r)), textCell(r.Subject), textCell(x.Device), seconds(x.Seconds)}
+		cells := []Cell{textCell(product), textCell(r.Subject), textCell(x.Device), seconds(x.Seconds)}
 		for _, t := range breakdownSeconds(x) {
 			cells = append(cells, seconds(t))
 		}

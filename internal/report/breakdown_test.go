@@ -8,11 +8,12 @@ import (
 	"tilework/internal/device/timeline"
 )
 
-// TestBreakdown checks the bars and the table of the time of a product on each GPU.
+// TestBreakdown checks the bars and the table of the time of a product on each GPU, and that the
+// answer describes the largest product although it is not the last.
 func TestBreakdown(t *testing.T) {
 	m := newMachine(1, "NVIDIA H200", 1)
 	var records []bench.Record
-	for _, n := range []int{4096, 8192} {
+	for _, n := range []int{8192, 4096} {
 		for _, subject := range []string{"wgmma@gpu:0,1", "wgmma@gpu:0,1/each", "wgmma"} {
 			r := m.record(pace{subject: subject, rate: 50_000}, "gpu:0,1", bench.Cube(n), false)
 			gpus := []string{"gpu:0", "gpu:1"}
@@ -35,7 +36,7 @@ func TestBreakdown(t *testing.T) {
 		t.Errorf("got answer\n%s\nwant\n%s", c.Answer, want)
 	}
 	bars := c.Drawing.(*Rows).Rows
-	if len(c.Table.Rows) != 10 || len(bars) != 4 || bars[0].Name != "4096³, gpu:0" || bars[3].Name != "8192³, gpu:1" {
+	if len(c.Table.Rows) != 10 || len(bars) != 4 || bars[0].Name != "8192³, gpu:0" || bars[3].Name != "4096³, gpu:1" {
 		t.Fatalf("got %d rows and bars %+v, want 10 rows, and a bar for each GPU and product", len(c.Table.Rows), bars)
 	}
 	for i, v := range []float64{30, 50, 15, 5} {

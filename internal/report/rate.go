@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"tilework/internal/bench"
 )
@@ -199,7 +200,11 @@ func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
 			continue
 		}
 		lines.Y.To = max(lines.Y.To, 1.08*y)
-		lines.limit(name, name+" of "+g.rows[0].device(), Point{X: from, Y: y}, Point{X: to, Y: y})
+		text := name
+		if device := g.rows[0].device(); !strings.Contains(text, device) {
+			text += " of " + device
+		}
+		lines.limit(name, text, Point{X: from, Y: y}, Point{X: to, Y: y})
 		lines.Series[len(lines.Series)-1].Name = g.name // the rest is in the legend
 	}
 	if rows[0].kind() == onCPU {

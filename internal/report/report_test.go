@@ -387,7 +387,7 @@ func TestCrossings(t *testing.T) {
 		m := newMachine(1, "", 1)
 		for n := 32; n <= 1024; n *= 2 {
 			r := m.record(pace{"x", false, rate, start, 0}, "cpu", bench.Cube(n), false)
-			rows = append(rows, row{&r, 0})
+			rows = append(rows, row{Record: &r})
 		}
 		return rows
 	}
@@ -545,6 +545,10 @@ func TestScatter(t *testing.T) {
 		`geometric mean of 40 cases; 0 are below 0\.9×, 0 below 0\.8×, and the worst is 1\.\d\d× at `)
 	if !want.MatchString(c.Answer) {
 		t.Errorf("got answer %q", c.Answer)
+	}
+	notes := strings.Join(c.Notes, " ")
+	if x := c.Drawing.(*Lines).X.Label; x != "operations" || !strings.Contains(notes, "or 4·M·N·K if it is gated") {
+		t.Errorf("got X axis %q, notes %q; want the operations of a gated product in a note", x, c.Notes)
 	}
 	points := 0
 	for _, s := range c.Drawing.(*Lines).Series {

@@ -44,7 +44,7 @@ func scalings(s *study) ([]*Chart, string) {
 	}
 	var all []*Chart
 	for _, g := range byPlace(s, rows) {
-		for _, c := range []*Chart{strongScaling(g), weakScaling(g)} {
+		for _, c := range []*Chart{s.strongScaling(g), s.weakScaling(g)} {
 			if c != nil {
 				all = append(all, c)
 			}
@@ -56,16 +56,16 @@ func scalings(s *study) ([]*Chart, string) {
 // speedup holds the rows of a kernel on several GPUs, after the fastest row of the same product on
 // one GPU.
 type speedup struct {
-	name string // of the product and the kernel
-	rows []row  // in ascending order of the number of GPUs
+	product, kernel string
+	rows            []row // in ascending order of the number of GPUs
 }
 
 // of returns how many times as fast as on one GPU a row is.
 func (x *speedup) of(r row) float64 { return x.rows[0].Seconds.Median / r.Seconds.Median }
 
 // speedups returns the products that ran on one GPU and on several, one for each kernel.
-func speedups(rows []row) (all []speedup) {
-	for _, product := range groupBy(rows, productName) {
+func (s *study) speedups(rows []row) (all []speedup) {
+	for _, product := range groupBy(rows, s.productName(rows)) {
 		one := byGPUs(product.rows)[0]
 		if several(one) {
 			continue
@@ -74,24 +74,23 @@ func speedups(rows []row) (all []speedup) {
 			kernel, division, _ := onGPUs(r)
 			return strings.TrimSuffix(kernel+"/"+division, "/")
 		}) {
-			all = append(all, speedup{product.name + ", " + k.name, append([]row{one}, byGPUs(k.rows)...)})
+			all = append(all, speedup{product.name, k.name, append([]row{one}, byGPUs(k.rows)...)})
 		}
 	}
 	return all
 }
 
-// productName returns the shape of a product, and its transposes if there are any.
-func productName(r row) string {
-	if r.Transposes() == "NN" {
-		return shape(r.Record)
-	}
-	return shape(r.Record) + " " + r.Transposes()
+// productName returns a function that names the product of a row: its shape and the attributes that
+// differ among rows, except the kernel and the GPUs.
+func (s *study) productName(rows []row) func(row) string {
+	names := s.naming(rows, "subject", "gpus")
+	return func(r row) string { return names.of(r, shape(r.Record)) }
 }
 
 // strongScaling shows the speedup of each product over one GPU, or returns nil if none ran on one
 // GPU and on several.
-func strongScaling(g group) *Chart {
-	all := speedups(g.rows)
+func (s *study) strongScaling(g group) *Chart {
+	all := s.speedups(g.rows)
 	if len(all) == 0 {
 		return nil
 	}
@@ -108,19 +107,19 @@ func strongScaling(g group) *Chart {
 		one = x.rows[0]
 		for _, r := range rows {
 			efficiency := x.of(r) / float64(gpus(r))
-			c.Table.add(textCell(productName(r)), textCell(r.Subject), sizeCell(gpus(r)), timeCell(r),
+			c.Table.add(textCell(x.product), textCell(r.Subject), sizeCell(gpus(r)), timeCell(r),
 				numberCell(digits(x.of(r))+" ×", x.of(r)), numberCell(percent(efficiency), 100*efficiency))
 		}
 	}
 	drawn := largest(all, maxCurves, func(x speedup) float64 { return x.rows[0].Flops() })
 	most := 1
 	for _, x := range drawn {
-		series := l.colored(x.name)
+		name, base := x.product+", "+x.kernel, x.rows[0].Seconds.Median
+		series := l.colored(name)
 		for _, r := range x.rows {
 			most = max(most, gpus(r))
-			scale := x.of(r) * r.Seconds.Median
-			series.Points = append(series.Points, Point{X: float64(gpus(r)), Y: x.of(r), Low: scale / r.Seconds.P90,
-				High: scale / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s ×", x.name, count(gpus(r), "GPU"),
+			series.Points = append(series.Points, Point{X: float64(gpus(r)), Y: x.of(r), Low: base / r.Seconds.P90,
+				High: base / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s ×", name, count(gpus(r), "GPU"),
 					bench.Duration(r.Seconds.Median), digits(x.of(r)))})
 		}
 		l.Series = append(l.Series, series)
@@ -142,13 +141,13 @@ func speedupAnswer(all []speedup) string {
 		return cmp.Or(cmp.Compare(gpus(x), gpus(y)), cmp.Compare(x.Flops(), y.Flops()), cmp.Compare(a.of(x), b.of(y)))
 	})
 	r := best.rows[len(best.rows)-1]
-	return fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", productName(r),
+	return fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", best.product,
 		bench.Duration(r.Seconds.Median), count(gpus(r), "GPU"), digits(best.of(r)), percent(best.of(r)/float64(gpus(r))))
 }
 
 // weakScaling shows the rate of each GPU for products whose operations grow with the number of
 // GPUs, or returns nil if there are no such products.
-func weakScaling(g group) *Chart {
+func (s *study) weakScaling(g group) *Chart {
 	unit, factor := rateUnit(g.rows)
 	l := &Lines{X: gpuAxis(), Y: Axis{Label: unit + " of each GPU", Text: tick}}
 	c := &Chart{ID: "weak-scaling-" + word(g.name), Title: "Work that grows with the GPUs: " + g.name, Drawing: l}
@@ -157,11 +156,13 @@ func weakScaling(g group) *Chart {
 	work := func(r row) float64 { // of each GPU, in steps of 2 %
 		return math.Round(math.Log(r.Flops()/float64(gpus(r))) / 0.02)
 	}
-	for _, load := range groupBy(g.rows, func(r row) string {
+	names := s.naming(g.rows, "subject", "gpus")
+	kernelName := func(r row) string {
 		kernel, _, _ := onGPUs(r)
-		return fmt.Sprint(kernel, " ", work(r))
-	}) {
-		kernel, _, _ := onGPUs(load.rows[0])
+		return names.of(r, kernel)
+	}
+	for _, load := range groupBy(g.rows, func(r row) string { return fmt.Sprint(kernelName(r), " ", work(r)) }) {
+		kernel := kernelName(load.rows[0])
 		points := byGPUs(load.rows)
 		if len(points) < 2 {
 			continue

@@ -49,7 +49,7 @@ func fastestPeers(comparisons []comparison, source int) comparison {
 // of operations, or nil if the cases are few. In a comparison of sources the color stands for the
 // source, otherwise for the class of the shape.
 func (s *study) ratioScatter(facet string, comparisons []comparison) *Chart {
-	lines := &Lines{X: Axis{Label: "operations, 2·M·N·K for each product", Log: true, Text: operationsTick},
+	lines := &Lines{X: Axis{Label: "operations", Log: true, Text: operationsTick},
 		Y: Axis{Label: "speed relative to the fastest library (1× = equal)", Log: true, Text: timesTick}}
 	c := &Chart{ID: "scatter-" + word(facet), Title: "Against the libraries, by size: " + facet, Drawing: lines}
 	c.Table.Columns = []Column{{"case", ""}, {"library", ""}, {"kernel", ""}, {"operations", "10⁶"}, {"speed", "×"}}
@@ -73,7 +73,9 @@ func (s *study) ratioScatter(facet string, comparisons []comparison) *Chart {
 	}
 	lines.equalSpeed()
 	c.Answer = strings.Join(answers, " ")
-	c.Notes = []string{"Each point is a product. Its ratio is that of our fastest kernel to the fastest library."}
+	c.Notes = []string{"Each point is a product. Its ratio is that of our fastest kernel to the fastest library.",
+		"A product has 2·M·N·K operations, or 4·M·N·K if it is gated. The operations of a batch are the sum over its " +
+			"products."}
 	return c
 }
 

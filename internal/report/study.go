@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tilework/internal/bench"
 )
 
-// row is a record and the index of its source.
+// row is a record of a source.
 type row struct {
 	*bench.Record
-	source int
+	source int // its index
+	list   int // the number of Groups among the different lists longer than maxGroups
 }
 
 // The kinds of device.
@@ -65,6 +67,7 @@ func (s *study) compares() bool { return len(s.sources) > 1 }
 // of several records of one measurement. Sources without a common measurement become one study.
 func newStudy(sources []Source) *study {
 	s := &study{}
+	lists := map[string]int{} // the numbers of long lists of groups
 	var failed, emulated, again int
 	for i, source := range sources {
 		s.sources = append(s.sources, source.Name)
@@ -80,7 +83,13 @@ func newStudy(sources []Source) *study {
 			return append(rows, r)
 		}
 		for j := range source.Records {
-			r := row{&source.Records[j], i}
+			r := row{Record: &source.Records[j], source: i}
+			if text := fmt.Sprint(r.Groups); len(r.Groups) > maxGroups {
+				if lists[text] == 0 {
+					lists[text] = len(lists) + 1
+				}
+				r.list = lists[text]
+			}
 			switch {
 			case r.Error != "":
 				failed++
@@ -174,16 +183,7 @@ var attributes = []attribute{
 		return cmp.Or(strings.Join(strings.Fields(r.Bias+" "+r.Activation+" "+r.Epilogue), " "), "no epilogue")
 	}},
 	{"block scales", func(r row) string { return cmp.Or(r.BlockScales, "no block scales") }},
-	{"groups", func(r row) string {
-		if len(r.Groups) == 0 {
-			return ""
-		}
-		least, most := slices.Min(r.Groups), slices.Max(r.Groups)
-		if least == most {
-			return fmt.Sprintf("groups of %d rows", most)
-		}
-		return fmt.Sprintf("groups of %d to %d rows", least, most)
-	}},
+	{"groups", groupsOf},
 	{"invariance", func(r row) string {
 		if r.RowInvariant && !r.Peer {
 			return "row-invariant"
@@ -200,12 +200,35 @@ func threadsOf(r row) string {
 	return count(r.Threads, "thread")
 }
 
+// maxGroups is the largest number of groups whose rows a name lists.
+const maxGroups = 8
+
+// groupsOf returns the rows of the groups: "groups of 4, 2 and 1 rows". Long lists have a number
+// instead: "groups of 1 to 40 rows, list 2". The text is empty if the product is not grouped.
+func groupsOf(r row) string {
+	if len(r.Groups) == 0 {
+		return ""
+	}
+	least, most := slices.Min(r.Groups), slices.Max(r.Groups)
+	switch {
+	case least == most:
+		return fmt.Sprintf("groups of %d rows", most)
+	case len(r.Groups) > maxGroups:
+		return fmt.Sprintf("groups of %d to %d rows, list %d", least, most, r.list)
+	}
+	var words []string
+	for _, n := range r.Groups {
+		words = append(words, strconv.Itoa(n))
+	}
+	return "groups of " + list(words) + " rows"
+}
+
 // key returns a string that is equal for two records of the same measurement.
 func (r row) key() string { return r.device() + "\x00" + r.caseKey() }
 
 // caseKey returns a string that is equal for two records of the same measurement on any devices.
 func (r row) caseKey() string {
-	parts := []string{shape(r.Record), fmt.Sprint(r.Groups)}
+	parts := []string{shape(r.Record)}
 	for _, a := range attributes {
 		if a.name != device {
 			parts = append(parts, a.text(r))

@@ -192,6 +192,83 @@ func TestCountsOfGPUs(t *testing.T) {
 	}
 }
 
+// TestGroups checks the names of products whose lists of groups differ in their order only.
+func TestGroups(t *testing.T) {
+	long := []int{1, 2, 3, 4, 5, 6, 7, 8, 28}
+	for _, test := range []struct {
+		groups []int
+		want   []string
+	}{
+		{[]int{4, 2, 1, 1}, []string{"groups of 4, 2, 1 and 1 rows", "groups of 1, 1, 2 and 4 rows"}},
+		{long, []string{"groups of 1 to 28 rows, list 1", "groups of 1 to 28 rows, list 2"}},
+	} {
+		r := newMachine(1, "NVIDIA H200", 1).record(gpuModels[2], "gpu:0", bench.Shape{M: 64, N: 64, K: 64}, false)
+		other := r
+		r.Groups, other.Groups = test.groups, slices.Clone(test.groups)
+		slices.Reverse(other.Groups)
+		s := newStudy([]Source{{"r", []bench.Record{r, other, r}}})
+		names := s.naming(s.rows)
+		var got []string
+		for _, r := range s.rows {
+			got = append(got, names.of(r))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("groups %v and reversed: got names %q, want %q", test.groups, got, test.want)
+		}
+	}
+}
+
+// TestEpilogueOnGPUs checks that the charts of several GPUs keep products with different epilogues
+// apart.
+func TestEpilogueOnGPUs(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	var records []bench.Record
+	for gpus, subject := range []string{1: "wgmma", 2: "wgmma@gpu:0,1"} {
+		if gpus == 0 {
+			continue
+		}
+		for _, size := range []int{8192, 8192 * gpus} {
+			for i, activation := range []string{"", "gelu"} {
+				r := m.record(pace{subject: subject, rate: 40_000 * float64(gpus+i)}, "gpu:0,1", bench.Shape{M: size, N: 8192,
+					K: 8192}, false)
+				r.Activation = activation
+				r.Breakdown = slices.Repeat([]timeline.Breakdown{{Device: "gpu:0", Seconds: 1, Compute: 1}}, gpus)
+				records = append(records, r)
+			}
+		}
+	}
+	r := newReport(t, Source{"r", records})
+	for _, c := range []struct {
+		chart string
+		want  []string
+	}{
+		{"scaling-float32-on-nvidia-h200", []string{"8192³, no epilogue, wgmma", "8192³, gelu, wgmma"}},
+		{"weak-scaling-float32-on-nvidia-h200", []string{"wgmma, no epilogue, from 8192³", "wgmma, gelu, from 8192³"}},
+	} {
+		var names []string
+		for _, s := range r.chart(t, c.chart).Drawing.(*Lines).Series {
+			if !s.LineOnly {
+				names = append(names, s.Name)
+			}
+		}
+		if !slices.Equal(names, c.want) {
+			t.Errorf("%s: got series %q, want %q", c.chart, names, c.want)
+		}
+	}
+	if rows := r.chart(t, "scaling-float32-on-nvidia-h200").Table.Rows; len(rows) != 4 || rows[3][4].Number > 1.7 {
+		t.Errorf("got rows %v, want speedups of 2 without an epilogue and of 1.5 with one", rows)
+	}
+	var names []string
+	for _, b := range r.chart(t, "breakdown-float32-on-nvidia-h200").Drawing.(*Rows).Rows {
+		names = append(names, b.Name)
+	}
+	for _, want := range []string{"8192³, no epilogue, gpu:0", "8192³, gelu, gpu:0"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("got bars %q, want %q", names, want)
+		}
+	}
+}
+
 // TestRooflineOfTypes checks that a roofline has a point for each type, at the intensity of that
 // type, and that groups read a B each.
 func TestRooflineOfTypes(t *testing.T) {
@@ -268,6 +345,28 @@ func TestPeaks(t *testing.T) {
 	if want := []string{"peak 60.0 TFLOP/s (f32x3)", "peak 80.0 TFLOP/s (tf32)"}; !slices.Equal(names, want) ||
 		len(dashes) != 2 {
 		t.Errorf("got peaks %q with dashes %v, want %q with two", names, dashes, want)
+	}
+}
+
+// TestPeaksOfDevices checks that the tooltip of a peak names its device once.
+func TestPeaksOfDevices(t *testing.T) {
+	var records []bench.Record
+	for n := 512; n <= 2048; n *= 2 {
+		for i, gpu := range []string{"NVIDIA H100", "NVIDIA H200"} {
+			r := newMachine(1, gpu, 1).record(gpuModels[2], "gpu:0", bench.Cube(n), false)
+			r.Peak = []float64{50_000, 60_000}[i]
+			records = append(records, r)
+		}
+	}
+	var texts []string
+	for _, s := range newReport(t, Source{"r", records}).chart(t, "rate-gpu-float32").Drawing.(*Lines).Series {
+		if s.LineOnly {
+			texts = append(texts, s.Points[0].Text)
+		}
+	}
+	want := []string{"peak 50.0 TFLOP/s (NVIDIA H100)", "peak 60.0 TFLOP/s (NVIDIA H200)"}
+	if !slices.Equal(texts, want) {
+		t.Errorf("got tooltips %q, want %q", texts, want)
 	}
 }
 
