@@ -70,8 +70,8 @@ func (s scale) ticks(limit int) []float64 {
 	return all
 }
 
-// multiples returns the multiples of a round step in the range. The step of an axis of powers of
-// two, whose values are whole numbers, is at least 1.
+// multiples returns the multiples of a round step in the range. The step of a Binary axis is at
+// least 1.
 func (s scale) multiples(limit int) []float64 {
 	step := math.Pow10(int(math.Floor(math.Log10((s.high - s.low) / float64(limit)))))
 	for _, factor := range []float64{1, 2, 2.5, 5, 10} {

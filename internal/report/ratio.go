@@ -268,7 +268,7 @@ func (s *study) ratioDots(facet string, comparisons []comparison) *Chart {
 				drawing.Rows = append(drawing.Rows, Row{Name: name})
 			}
 			row := &drawing.Rows[at[name]]
-			row.Values = append(row.Values, Value{Key: i, V: d.Speed, Low: min(d.P10, d.Speed), High: max(d.P90, d.Speed),
+			row.Values = append(row.Values, Value{Key: i, V: d.Speed, Low: d.P10, High: d.P90,
 				Hollow: d.Uncertain(), Text: describe(name+": "+d.Subject, d.row)})
 		}
 	}

@@ -48,7 +48,8 @@ func (r row) device() string {
 // plainName removes trademark signs from a CPU's name.
 var plainName = strings.NewReplacer("(R)", "", "(TM)", "", "(tm)", "")
 
-// square reports whether the product is one of square matrices, and no batch.
+// square reports whether the record is a single product of square matrices, neither a batch nor
+// grouped.
 func (r row) square() bool { return r.M == r.N && r.N == r.K && r.Products == 0 && len(r.Groups) == 0 }
 
 // study holds the records that charts are made from.
@@ -148,12 +149,12 @@ type attribute struct {
 	text func(r row) string
 }
 
-// device is the attribute in which sources that are compared may differ.
-const device = "device"
+// deviceAttribute is the attribute in which sources that are compared may differ.
+const deviceAttribute = "device"
 
 // attributes distinguish measurements of the same shape.
 var attributes = []attribute{
-	{device, row.device},
+	{deviceAttribute, row.device},
 	{"subject", func(r row) string { return r.Subject }},
 	{"kind", row.kind},
 	{"gpus", func(r row) string { return count(gpus(r), "GPU") }},
@@ -230,7 +231,7 @@ func (r row) key() string { return r.device() + "\x00" + r.caseKey() }
 func (r row) caseKey() string {
 	parts := []string{shape(r.Record)}
 	for _, a := range attributes {
-		if a.name != device {
+		if a.name != deviceAttribute {
 			parts = append(parts, a.text(r))
 		}
 	}
@@ -252,7 +253,7 @@ func (s *study) naming(rows []row, without ...string) naming {
 	for i, a := range attributes {
 		differs := func(r row) bool {
 			first := rows[0]
-			if a.name == device {
+			if a.name == deviceAttribute {
 				first = rows[slices.IndexFunc(rows, func(x row) bool { return x.source == r.source })]
 			}
 			return a.text(r) != a.text(first)
