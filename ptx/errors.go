@@ -22,6 +22,8 @@ type Error struct {
 	// Func is the function that Verify found the error in. It is nil for errors outside of
 	// functions, and for errors of Parse.
 	Func *Func
+	// Truncated reports that errors were found after this one and left out.
+	Truncated bool
 }
 
 func (e *Error) Error() string {
@@ -42,19 +44,18 @@ const maxErrors = 20
 type Errors []*Error
 
 // Error returns one line for each error. Errors of a function that say the same about different
-// instructions share a line. If there are more errors than lines, or were more than es contains, a
-// last line says so.
+// instructions share a line. If there are more errors than lines, or if errors were left out of es,
+// a last line says so.
 func (es Errors) Error() string {
 	type cause struct {
 		fn   *Func
 		text string
 	}
-	lineOf, more, inFunc := map[cause]int{}, map[int]int{}, map[*Func]int{}
+	lineOf, more := map[cause]int{}, map[int]int{}
 	var lines []string
-	stopped := false
+	truncated := false
 	for _, e := range es {
-		inFunc[e.Func]++
-		stopped = stopped || inFunc[e.Func] >= maxErrors
+		truncated = truncated || e.Truncated
 		_, text, _ := strings.Cut(e.Msg, ": ")
 		c := cause{e.Func, text}
 		if n, ok := lineOf[c]; ok && text != "" {
@@ -67,11 +68,11 @@ func (es Errors) Error() string {
 	for n, count := range more {
 		lines[n] += fmt.Sprintf(" (and %d more)", count)
 	}
-	switch {
-	case len(lines) > maxErrors:
+	if len(lines) > maxErrors {
 		lines = append(lines[:maxErrors], fmt.Sprintf("and %d more", len(lines)-maxErrors))
-	case stopped:
-		lines = append(lines, fmt.Sprintf("stopped after %d errors", maxErrors))
+	}
+	if truncated {
+		lines = append(lines, "further errors are not listed")
 	}
 	return strings.Join(lines, "\n")
 }

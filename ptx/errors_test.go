@@ -75,9 +75,13 @@ func TestParseGathersErrors(t *testing.T) {
 	if !errors.As(err, &all) || len(all) != 3 || all[0].Pos.Line != 5 || all[1].Pos.Line != 7 || all[2].Pos.Line != 9 {
 		t.Errorf("got %v, want errors in lines 5, 7 and 9", err)
 	}
-	_, err = Parse("k", header+".entry k() {\n"+strings.Repeat("add.u32 a b;\n", 100)+"}")
-	if !errors.As(err, &all) || len(all) != maxErrors {
-		t.Errorf("got %d errors, want %d", len(all), maxErrors)
+	for _, count := range []int{maxErrors, maxErrors + 1, 100} {
+		_, err = Parse("k", header+".entry k() {\n"+strings.Repeat("add.u32 a b;\n", count)+"}")
+		if !errors.As(err, &all) || len(all) != maxErrors {
+			t.Errorf("%d errors: got %d, want %d", count, len(all), maxErrors)
+		} else if got, want := all[maxErrors-1].Truncated, count > maxErrors; got != want {
+			t.Errorf("%d errors: truncated = %t, want %t", count, got, want)
+		}
 	}
 }
 
@@ -268,22 +272,46 @@ func TestErrorsPerFunction(t *testing.T) {
 	}
 }
 
+// TestTruncated checks that Verify marks its last error if it leaves errors out, and only then.
+func TestTruncated(t *testing.T) {
+	for _, count := range []int{1, maxErrors, maxErrors + 1} {
+		m, err := Parse("k", header+".entry k() { "+strings.Repeat("frob.b32 1;\n", count)+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all Errors
+		errors.As(Verify(m), &all)
+		if len(all) != min(count, maxErrors) {
+			t.Fatalf("%d errors: got %d, want %d", count, len(all), min(count, maxErrors))
+		}
+		for n, e := range all {
+			if want := count > maxErrors && n == maxErrors-1; e.Truncated != want {
+				t.Errorf("%d errors: truncated = %t of error %d, want %t", count, e.Truncated, n, want)
+			}
+		}
+	}
+}
+
 // TestErrorLines checks the last line of messages about many errors.
 func TestErrorLines(t *testing.T) {
 	for _, c := range []struct {
 		functions, errors int // errors per function
+		truncated         bool
 		lines             int
 		last              string
 	}{
-		{2, maxErrors / 2, 20, "error 9 of function 1"},
-		{3, maxErrors / 2, 21, "and 10 more"},
-		{1, maxErrors, 21, "stopped after 20 errors"},
+		{2, maxErrors / 2, false, 20, "error 9 of function 1"},
+		{3, maxErrors / 2, false, 21, "and 10 more"},
+		{3, maxErrors / 2, true, 22, "further errors are not listed"},
+		{1, maxErrors, false, 20, "error 19 of function 0"},
+		{1, maxErrors, true, 21, "further errors are not listed"},
 	} {
 		var all Errors
 		for f := range c.functions {
 			fn := &Func{}
 			for e := range c.errors {
 				all = append(all, &Error{Msg: fmt.Sprintf("error %d of function %d", e, f), Func: fn})
+				all[len(all)-1].Truncated = c.truncated && e == c.errors-1
 			}
 		}
 		lines := strings.Split(all.Error(), "\n")

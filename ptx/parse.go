@@ -61,9 +61,14 @@ func (p *parser) pos() Pos { return Pos{p.file, p.tok.line, p.tok.col} }
 func (p *parser) fail(at Pos, kind error, format string, args ...any) {
 	if len(p.errs) < maxErrors {
 		p.errs = append(p.errs, &Error{Pos: at, Kind: kind, Msg: fmt.Sprintf(format, args...)})
+	} else {
+		p.errs[maxErrors-1].Truncated = true
 	}
 	panic(bail{})
 }
+
+// full reports whether an error was left out. Parsing then stops.
+func (p *parser) full() bool { return len(p.errs) == maxErrors && p.errs[maxErrors-1].Truncated }
 
 // want fails with an error about the current token.
 func (p *parser) want(what string) { p.fail(p.pos(), ErrSyntax, "found %v, want %s", p.tok, what) }
@@ -161,7 +166,7 @@ func (p *parser) module() {
 	if !p.try(p.header) {
 		return
 	}
-	for p.tok.kind != eof && len(p.errs) < maxErrors {
+	for p.tok.kind != eof && !p.full() {
 		if p.is('}') {
 			p.try(func() { p.want("a declaration") })
 			p.advance()

@@ -18,7 +18,7 @@ func (p *parser) block(depth int) *Block {
 		b.Stmts = append(b.Stmts, c)
 	}
 	for !p.is('}') {
-		if p.tok.kind == eof || len(p.errs) >= maxErrors {
+		if p.tok.kind == eof || p.full() {
 			p.want(`"}"`)
 		}
 		p.statement(keep, func() { b.Stmts = append(b.Stmts, p.stmt(depth)...) })

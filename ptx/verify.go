@@ -113,10 +113,12 @@ func (v *verifier) fail(at Pos, kind error, format string, args ...any) {
 
 // add adds an error of the current function, unless there are too many.
 func (v *verifier) add(err *Error) {
-	if v.found++; v.found <= maxErrors {
-		err.Func = v.fn
-		v.errs = append(v.errs, err)
+	if v.found++; v.found > maxErrors {
+		v.errs[len(v.errs)-1].Truncated = true
+		return
 	}
+	err.Func = v.fn
+	v.errs = append(v.errs, err)
 }
 
 // header checks the directives at the start of the module.

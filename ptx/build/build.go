@@ -168,8 +168,12 @@ func (k *Kernel) fail(format string, args ...any) Reg {
 	e := ptx.Error{Pos: k.caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)}
 	// A Go loop can repeat the same error.
 	duplicate := slices.ContainsFunc(k.errs, func(old *ptx.Error) bool { return *old == e })
-	if !duplicate && len(k.errs) < maxErrors {
+	switch {
+	case duplicate:
+	case len(k.errs) < maxErrors:
 		k.errs = append(k.errs, &e)
+	default:
+		k.errs[maxErrors-1].Truncated = true
 	}
 	return Reg{bad}
 }

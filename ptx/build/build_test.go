@@ -445,6 +445,30 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestManyErrors checks that the message says whether errors were left out.
+func TestManyErrors(t *testing.T) {
+	const limit = 50
+	for _, count := range []int{1, 30, limit, limit + 1} {
+		k := build.New("k")
+		n := k.Param("n", ptx.U32)
+		for i := range count {
+			k.Shr(n, -1-i)
+		}
+		_, err := k.Build()
+		var all ptx.Errors
+		if !errors.As(err, &all) || len(all) != min(count, limit) {
+			t.Fatalf("%d errors: got %d, want %d", count, len(all), min(count, limit))
+		}
+		want := ""
+		if count > limit {
+			want = "further errors are not listed"
+		}
+		if _, got, _ := strings.Cut(err.Error(), "\n"); got != want { // equal errors share the first line
+			t.Errorf("%d errors: %q after the first line, want %q", count, got, want)
+		}
+	}
+}
+
 // nothing calls f. It makes a call without a result usable as an argument.
 func nothing(f func()) any {
 	f()
