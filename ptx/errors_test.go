@@ -322,6 +322,31 @@ func TestErrorLines(t *testing.T) {
 	}
 }
 
+// TestMembers checks members where Parse accepts none: of a guard and of the base of an address.
+func TestMembers(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Instr)
+		want   string
+	}{
+		{func(i *Instr) { i.Guard.Pred.Member = "z" }, "ld.global.u32: guard %p1 has no member .z"},
+		{func(i *Instr) { i.Args[1].(*Addr).Base.(*Name).Member = "q" },
+			"ld.global.u32: operand a: the base of the address is %rd1.q, want %rd1 without a member"},
+	} {
+		m, err := Parse("k", body("@%p1 ld.global.u32 %r1, [%rd1];"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Funcs()[1].Body.Walk(func(s Stmt) {
+			if i, ok := s.(*Instr); ok && i.Op == "ld" {
+				c.change(i)
+			}
+		})
+		if all, _ := Verify(m).(Errors); len(all) != 1 || all[0].Msg != c.want {
+			t.Errorf("got %v, want %s", all, c.want)
+		}
+	}
+}
+
 func TestVerifyTarget(t *testing.T) {
 	for _, c := range []struct{ version, target, stmt, want string }{
 		{"7.0", "sm_90a", "ret;", "target sm_90a requires .version 8.0, the module has 7.0"},

@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -97,9 +98,11 @@ func (s *scope) declare(sym *Symbol) error {
 	}
 	old := s.find(sym.Name)
 	switch {
-	case old == nil || old.completedBy(sym):
+	case old == nil:
 		s.names[sym.Name] = sym
-	case sym.Kind == VarSymbol && sym.completedBy(old): // the definition stays
+	case sym.Kind == VarSymbol && sym.completedBy(old) && old.Var.Size() > 0: // the more complete one stays
+	case old.completedBy(sym):
+		s.names[sym.Name] = sym
 	default:
 		return fmt.Errorf("%s is already declared, as a %v", sym.Name, old.Kind)
 	}
@@ -116,13 +119,21 @@ func (old *Symbol) completedBy(later *Symbol) bool {
 	case VarSymbol:
 		v, w := old.Var, later.Var
 		return v.Linkage == "extern" && w.Linkage != "" && v.Space == w.Space && v.Type == w.Type &&
-			(v.Size() == w.Size() || v.Size() == 0 || w.Size() == 0)
+			v.sameShape(w)
 	case FuncSymbol:
 		f, g := old.Func, later.Func
 		return f.Body == nil && f.SameSignature(g) &&
 			(f.Linkage == g.Linkage || f.Linkage != "extern" && g.Linkage == "")
 	}
 	return false
+}
+
+// sameShape reports whether v and w have the same vector length and the same dimensions. The first
+// dimension can be unknown in one of them.
+func (v *Var) sameShape(w *Var) bool {
+	n := len(v.Dims)
+	return v.Vec == w.Vec && n == len(w.Dims) && (n == 0 || slices.Equal(v.Dims[1:], w.Dims[1:])) &&
+		(v.Size() == w.Size() || v.Size() == 0 || w.Size() == 0)
 }
 
 // SameSignature reports whether f and g are functions of the same kind, and their parameters and

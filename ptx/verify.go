@@ -243,6 +243,9 @@ func (v *verifier) block(s *scope, b *Block) {
 				v.fail(st.Pos, ErrInvalid, "%s: a variable in .const is declared inside a function, want it outside",
 					st.Name)
 			}
+			if st.Space == Param && st.Size() == 0 {
+				v.fail(st.Pos, ErrInvalid, "%s: the array has no length, want one", st.Name)
+			}
 			v.variable(s, st)
 		case *Targets:
 			v.targets(s, st)

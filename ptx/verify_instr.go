@@ -10,9 +10,13 @@ import (
 func (v *verifier) instruction(s *scope, i *Instr) {
 	v.instr = i
 	if i.Guard != nil {
-		if sym := v.resolve(s, i.Guard.Pred); sym != nil && (sym.Kind != RegisterSymbol || sym.Type != Pred ||
-			sym.Vec > 0) {
-			v.bad("guard %s is a %s, want a predicate", i.Guard.Pred.Name, describe(sym))
+		p := i.Guard.Pred
+		switch sym := v.resolve(s, p); {
+		case sym == nil:
+		case sym.Kind != RegisterSymbol || sym.Type != Pred || sym.Vec > 0:
+			v.bad("guard %s is a %s, want a predicate", p.Name, describe(sym))
+		case p.Member != "":
+			v.bad("guard %s has no member .%s", p.Name, p.Member)
 		}
 	}
 	if err := Bind(i); err != nil {
@@ -301,6 +305,10 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 	}
 	sym := v.resolve(s, base)
 	if sym == nil {
+		return
+	}
+	if base.Member != "" {
+		v.bad("operand %s: the base of the address is %s, want %s without a member", o.Name, Format(base), base.Name)
 		return
 	}
 	space := i.Space(k)

@@ -132,7 +132,6 @@ func (v *verifier) initialScalar(d *Var, n *Init) string {
 	}
 	base.Sym = v.globals.lookup(base.Name)
 	_, offset := n.Value.(*Sum)
-	isByte := d.Type == U8 || d.Type == B8 // ptxas accepts only .u8
 	switch sym := base.Sym; {
 	case sym == nil || sym.Kind != VarSymbol && sym.Kind != FuncSymbol:
 		return base.Name + " is neither a variable nor a function"
@@ -140,10 +139,10 @@ func (v *verifier) initialScalar(d *Var, n *Init) string {
 		return fmt.Sprintf("found %s, want %s alone for the address of a function", n.text(), base.Name)
 	case sym.Kind == VarSymbol && sym.Var.Space != Global && sym.Var.Space != Const:
 		return fmt.Sprintf("%s is in .%v, want a variable in .global or .const", base.Name, sym.Var.Space)
-	case !(isByte && n.Mask != 0) && d.Type != U32 && d.Type != U64:
+	case !(d.Type == U8 && n.Mask != 0) && d.Type != U32 && d.Type != U64:
 		return fmt.Sprintf("the type of an address is .%v, want .u32 or .u64, or .u8 with a mask", d.Type)
 	case n.Mask != 0 && !isByteMask(n.Mask):
-		return fmt.Sprintf("mask %#x selects more or less than one byte, want one such as 0xFF00", n.Mask)
+		return fmt.Sprintf("mask %#x does not select one byte, want 0xFF, 0xFF00 and so on", n.Mask)
 	}
 	return ""
 }

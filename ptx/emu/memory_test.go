@@ -229,7 +229,7 @@ func TestModuleVariables(t *testing.T) {
 .address_size 64
 .global .align 8 .b32 grid[2][3] = {{1, 2}, {4, 5, 6}};
 .const .u16 pairs[2] = {7, 65535};
-.global .b8 bytes[4] = {0xFF(grid), 0xFF00(grid), 3};
+.global .u8 bytes[4] = {0xFF(grid), 0xFF00(grid), 3};
 .global .u64 where = grid+8;
 .global .f32 f = 0f3FC00000;
 .global .u64 gen = generic(grid);
