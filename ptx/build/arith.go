@@ -20,6 +20,22 @@ func (k *Kernel) pair(method string, a, b Value) (x, y Reg, t ptx.Type) {
 	return k.widen(x, t), k.widen(y, t), t
 }
 
+// bitPair is like pair, for bitwise operations. A constant next to a register of a signed type can
+// also be an unsigned number of its width: a mask such as 0x80000000.
+func (k *Kernel) bitPair(method string, a, b Value) (x, y Reg, t ptx.Type) {
+	x, y = k.reg(a), k.reg(b)
+	return k.pair(method, maskOf(x, y.Type()), maskOf(y, x.Type()))
+}
+
+// maskOf returns a constant x that is too large for the signed type t as the negative number with
+// the same bits, if t has enough bits. It returns any other x unchanged.
+func maskOf(x Reg, t ptx.Type) Reg {
+	if n, ok := x.Int(); ok && t.Class() == ptx.Signed && !fits(x, t) && fits(x, bitsOf(t)) {
+		return constInt(n - 1<<t.Bits())
+	}
+	return x
+}
+
 // common returns the common type of operands: the type of the registers among them, and the
 // widest type if all are signed or all unsigned.
 func (k *Kernel) common(method string, xs ...Reg) (t ptx.Type, ok bool) {
@@ -89,10 +105,11 @@ func (k *Kernel) same(x Reg) Reg {
 	return k.result(x.v.typ, move(x.v.typ), x.v.node)
 }
 
-// compute emits an arithmetic operation in type t.
+// compute emits an arithmetic operation in type t, on operands of type t.
 func (k *Kernel) compute(t ptx.Type, op string, args ...Reg) Reg {
 	if isInteger(t) || t == ptx.Pred {
-		return k.pureOp(t, op+"."+t.String(), t, args...)
+		in := arithmetic(t)
+		return k.pureOp(t, op+"."+in.String(), in, args...)
 	}
 	operands := make([]ptx.Operand, len(args))
 	for n, a := range args {
@@ -133,7 +150,7 @@ func (k *Kernel) Add(a, b Value) Reg {
 	case x.v.constant:
 		x, y = y, x
 	}
-	return k.compute(arithmetic(t), rounded("add", t), x, y)
+	return k.compute(t, rounded("add", t), x, y)
 }
 
 // Sub returns a - b.
@@ -147,7 +164,7 @@ func (k *Kernel) Sub(a, b Value) Reg {
 	case isInteger(t) && y.isInt(0):
 		return k.same(x)
 	}
-	return k.compute(arithmetic(t), rounded("sub", t), x, y)
+	return k.compute(t, rounded("sub", t), x, y)
 }
 
 // Mul returns a·b, or the low half of the product for integers.
@@ -174,7 +191,7 @@ func (k *Kernel) Mul(a, b Value) Reg {
 	case ok && n > 0 && n&(n-1) == 0:
 		return k.Shl(x, bits.TrailingZeros64(uint64(n)))
 	}
-	return k.compute(arithmetic(t), "mul.lo", x, y)
+	return k.compute(t, "mul.lo", x, y)
 }
 
 // Mad returns a·b + c. For floating point this is a fused multiply-add with a single rounding.
@@ -198,7 +215,7 @@ func (k *Kernel) Mad(a, b, c Value) Reg {
 		from := x.v.typ
 		return k.pureOp(t, "mad.wide."+from.String(), from, x, y, k.widen(z, t))
 	}
-	return k.compute(arithmetic(t), "mad.lo", k.widen(x, t), k.widen(y, t), k.widen(z, t))
+	return k.compute(t, "mad.lo", k.widen(x, t), k.widen(y, t), k.widen(z, t))
 }
 
 // trivialFactor reports whether multiplying by x needs no multiplication.
@@ -262,7 +279,7 @@ func (k *Kernel) Div(a, b Value) Reg {
 	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
 		return k.Shr(x, bits.TrailingZeros64(uint64(n)))
 	}
-	return k.compute(arithmetic(t), rounded("div", t), x, y)
+	return k.compute(t, rounded("div", t), x, y)
 }
 
 // Rem returns the remainder of a / b for integers.
@@ -283,7 +300,7 @@ func (k *Kernel) Rem(a, b Value) Reg {
 	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
 		return k.And(x, n-1)
 	}
-	return k.compute(arithmetic(t), "rem", x, y)
+	return k.compute(t, "rem", x, y)
 }
 
 // CeilDiv returns a / b rounded up, for integers that are not negative. a + b must not overflow.

@@ -241,8 +241,23 @@ func TestOptimizations(t *testing.T) {
 		{"untyped bits", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			b := k.Var("b", ptx.B32, n)
 			k.FMA(b, 3, 5)
-			out.Store(k.To(ptx.U32, k.Rem(k.Div(b, 3), 5)))
-		}, "mov.b32 %b, %n; mad.lo.u32 %b, 3, 5, %b; div.u32 %r0, %b, 3; rem.u32 %r1, %r0, 5; st.global.u32 [%out_g], %r1;"},
+			out.Store(k.To(ptx.U32, k.Max(b, k.Rem(k.Div(b, 3), 5))))
+		}, "mov.b32 %b, %n; mad.lo.u32 %b, 3, 5, %b; div.u32 %b0, %b, 3; rem.u32 %b1, %b0, 5; max.u32 %b2, %b, %b1; " +
+			"st.global.u32 [%out_g], %b2;"},
+		{"equal constants of two types", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.As(ptx.F16).Store(0)
+			out.As(ptx.BF16).At(2).Store(k.Add(k.Var("w", ptx.BF16, 1), 0))
+		}, "mov.b16 %hf0, 0; st.global.b16 [%out_g], %hf0; mov.b16 %w, 16256; mov.b16 %hb0, 0; " +
+			"add.rn.bf16 %hb1, %w, %hb0; st.global.b16 [%out_g+4], %hb1;"},
+		{"equal instructions of two types", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			out.Store(k.And(n, 1))
+			out.As(ptx.S32).At(1).Store(k.And(k.To(ptx.S32, n), 1))
+		}, "and.b32 %r0, %n, 1; st.global.u32 [%out_g], %r0; and.b32 %s0, %n, 1; st.global.s32 [%out_g+4], %s0;"},
+		{"masks of signed values", func(k *build.Kernel, n build.Reg, out build.Ptr) {
+			s := k.To(ptx.S32, n)
+			out.As(ptx.S32).Store(k.Xor(1<<31+1, k.Or(k.And(s, 1<<31), 1<<32-1)))
+		}, "and.b32 %s0, %n, -2147483648; or.b32 %s1, %s0, -1; xor.b32 %s2, -2147483647, %s1; " +
+			"st.global.s32 [%out_g], %s2;"},
 		{"large constants", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			k.If(k.Lt(1<<53, 1<<53+1), func() { out.Store(n) })
 		}, "st.global.u32 [%out_g], %n;"},

@@ -31,7 +31,7 @@
 //	(float)i, __float_as_uint(x)   k.To(ptx.F32, i), k.Bits(ptx.U32, x)
 //	if (p) {…} else {…}            k.If(p, func() {…}).Else(func() {…})
 //	for (i = 0; i < n; i++) {…}    k.For(0, n, func(i build.Reg) {…})
-//	while (p) {…}                  k.While(func() build.Reg { return p }, func() {…})
+//	while (i < n) {…}              k.While(func() build.Reg { return k.Lt(i, n) }, func() {…})
 //	x[i], x[i] = v                 x.At(i).Load(), x.At(i).Store(v)
 //	*(float4*)&x[i]                x.At(i).LoadVec(4)
 //	__shared__ float s[8][32]      s := k.Shared("s", ptx.F32, 8, 32)

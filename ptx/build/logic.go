@@ -18,6 +18,8 @@ func (k *Kernel) shift(method, op string, a, n Value) Reg {
 	switch {
 	case !x.ok() || !y.ok():
 		return Reg{bad}
+	case y.v.typ == ptx.Pred || y.v.float:
+		return k.fail("%s by %s: want an integer", method, y)
 	case y.v.constant && y.number() < 0:
 		return k.fail("%s by %s: want at least 0", method, y)
 	case x.v.constant && y.v.constant && op == "shl":
@@ -40,7 +42,7 @@ func (k *Kernel) shift(method, op string, a, n Value) Reg {
 
 // And returns a ∧ b: bitwise for integers, logical for predicates.
 func (k *Kernel) And(a, b Value) Reg {
-	x, y, t := k.pair("And", a, b)
+	x, y, t := k.bitPair("And", a, b)
 	switch {
 	case !x.ok():
 		return x
@@ -56,7 +58,7 @@ func (k *Kernel) And(a, b Value) Reg {
 
 // Or returns a ∨ b: bitwise for integers, logical for predicates.
 func (k *Kernel) Or(a, b Value) Reg {
-	x, y, t := k.pair("Or", a, b)
+	x, y, t := k.bitPair("Or", a, b)
 	switch {
 	case !x.ok():
 		return x
@@ -72,7 +74,7 @@ func (k *Kernel) Or(a, b Value) Reg {
 
 // Xor returns the bitwise a ⊕ b of integers.
 func (k *Kernel) Xor(a, b Value) Reg {
-	x, y, t := k.pair("Xor", a, b)
+	x, y, t := k.bitPair("Xor", a, b)
 	switch {
 	case !x.ok():
 		return x
@@ -200,7 +202,7 @@ func (k *Kernel) Min(a, b Value) Reg {
 	case t == ptx.NoType:
 		return fold(x, y, func(a, b int64) int64 { return min(a, b) }, func(a, b float64) float64 { return min(a, b) })
 	}
-	return k.compute(arithmetic(t), "min", x, y)
+	return k.compute(t, "min", x, y)
 }
 
 // Max returns the larger of a and b. If one of them is NaN, it returns the other.
@@ -212,7 +214,7 @@ func (k *Kernel) Max(a, b Value) Reg {
 	case t == ptx.NoType:
 		return fold(x, y, func(a, b int64) int64 { return max(a, b) }, func(a, b float64) float64 { return max(a, b) })
 	}
-	return k.compute(arithmetic(t), "max", x, y)
+	return k.compute(t, "max", x, y)
 }
 
 // Neg returns -a.

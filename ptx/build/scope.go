@@ -80,11 +80,13 @@ func (k *Kernel) pureOp(t ptx.Type, mnemonic string, in ptx.Type, args ...Reg) R
 	return k.place(t, mnemonic, key, operands, args)
 }
 
-// place emits a pure instruction, or returns the result of an earlier one with the same key.
+// place emits a pure instruction, or returns the result of an earlier one of type t with the same
+// key.
 func (k *Kernel) place(t ptx.Type, mnemonic, key string, operands []ptx.Operand, args []Reg) Reg {
 	if slices.ContainsFunc(args, func(a Reg) bool { return a.v.mutable }) {
 		return k.result(t, mnemonic, operands...)
 	}
+	key = t.String() + " " + key
 	for s := k.cur; s != nil; s = s.outer {
 		if r, ok := s.known[key]; ok {
 			return r

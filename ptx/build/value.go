@@ -93,6 +93,8 @@ func (k *Kernel) reg(x Value) Reg {
 		return x
 	case int:
 		return constInt(int64(x))
+	case ptx.Type, Axis: // integers to reflect, but not numbers
+		return k.fail("operand is a %T: want a Reg, a Go number or a bool", x)
 	}
 	switch v := reflect.ValueOf(x); {
 	case v.CanInt():
@@ -151,6 +153,8 @@ func (k *Kernel) moved(r Reg, t ptx.Type) ptx.Operand {
 // floating-point type.
 func (k *Kernel) immediate(r Reg, t ptx.Type) *ptx.Imm {
 	switch n := r.number(); {
+	case t == ptx.NoType && r.v.float: // from Do
+		k.fail("constant %s has no type: want a float32 or a float64", r)
 	case t == ptx.F32:
 		return &ptx.Imm{Kind: ptx.F32Bits, Bits: uint64(math.Float32bits(float32(n)))}
 	case t == ptx.F64:

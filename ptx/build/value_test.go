@@ -2,6 +2,7 @@ package build_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -248,5 +249,34 @@ func TestByteOffset(t *testing.T) {
 	want := []uint64{at(1<<31, 1<<30), at(1<<31, 1<<30), at(2, 1<<31)}
 	if got := execute(t, k, 3, 1<<31, 1<<30); !slices.Equal(got, want) {
 		t.Errorf("got %#x, want %#x", got, want)
+	}
+}
+
+// TestOperandErrors checks operands of types that the operations do not accept.
+func TestOperandErrors(t *testing.T) {
+	type number float32
+	for _, c := range []struct {
+		want  string
+		write func(k *build.Kernel, n build.Reg)
+	}{
+		{"operand is a ptx.Type: want a Reg, a Go number or a bool",
+			func(k *build.Kernel, n build.Reg) { k.Add(n, ptx.U32) }},
+		{"operand is a build.Axis: want a Reg, a Go number or a bool",
+			func(k *build.Kernel, n build.Reg) { k.Add(n, build.X) }},
+		{"Shl by true: want an integer", func(k *build.Kernel, n build.Reg) { k.Shl(n, true) }},
+		{"Shr by a register of type .pred: want an integer",
+			func(k *build.Kernel, n build.Reg) { k.Shr(n, k.Lt(n, 3)) }},
+		{"Shl by 1.5: want an integer", func(k *build.Kernel, n build.Reg) { k.Shl(n, 1.5) }},
+		{"And: constant 4294967296 is not a value of type .s32",
+			func(k *build.Kernel, n build.Reg) { k.And(k.To(ptx.S32, n), int64(1<<32)) }},
+		{"constant 1.5 has no type: want a float32 or a float64",
+			func(k *build.Kernel, n build.Reg) { k.Do("mov.f32", k.Fresh(ptx.F32), number(1.5)) }},
+	} {
+		k := build.New("k")
+		c.write(k, k.Param("n", ptx.U32))
+		var all ptx.Errors
+		if _, err := k.Build(); !errors.As(err, &all) || len(all) != 1 || all[0].Msg != c.want {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
 	}
 }
