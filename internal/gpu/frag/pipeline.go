@@ -47,7 +47,7 @@ func (t *PipelineState) Stage() build.Reg { return t.stage }
 func (t *PipelineState) Full() build.Ptr { return t.full.At(t.stage) }
 
 // WaitEmpty waits until the stage can be loaded, and sets the number of bytes that full expects.
-func (t *PipelineState) WaitEmpty(bytes int) {
+func (t *PipelineState) WaitEmpty(bytes build.Value) {
 	t.empty.Wait(t.stage, t.k.Xor(t.phase, 1))
 	t.full.ArriveExpectTx(t.stage, bytes)
 }

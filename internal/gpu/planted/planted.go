@@ -71,7 +71,7 @@ var Faults = []Fault{
 		`(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, %zero;", Refused, 1},
 	{"wgmma", dtype.BF16, "no wait for the warpgroup's turn in ping-pong",
 		`(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %mine;`, "$1, %zero;", Refused, 1},
-	{"wgmma", dtype.BF16, "mbarrier expects too few bytes", `24576;`, "24448;", Refused, 1},
+	{"wgmma", dtype.BF16, "mbarrier expects too few bytes", `, 24576,`, ", 24448,", Refused, 1},
 	{"wgmma", dtype.BF16, "no wgmma.fence", `\twgmma\.fence\S*;\n`, "", Refused, 1},
 	{"wgmma", dtype.BF16, "no wgmma.wait_group before a stage is released",
 		`\twgmma\.wait_group\S* 1;\n`, "", check.Race, 1},

@@ -72,7 +72,7 @@ func warpgroupRegisters(c kernel.Config) (producer, consumer int) {
 	switch {
 	case Consumers(c.Tile) > 2:
 		return 32, 160
-	case len(ArithmeticOf(c.In, c.Precision).Terms) > 1: // the producer computes more addresses
+	case len(ArithmeticOf(c.In, c.Precision).Terms) > 1, c.ScaleB > 0: // otherwise the producer spills
 		return 40, 232
 	}
 	return 24, 240
@@ -157,11 +157,13 @@ func (w *writer) produce() {
 	k := w.Kernel
 	p := w.newProducer()
 	w.forEachTile(w.cluster, w.numClusters, func(row, col build.Reg) {
+		p.begin(row, col)
 		k.For(0, w.steps, func(step build.Reg) {
 			for term := range w.Terms {
-				p.state.WaitEmpty(p.stageBytes)
-				p.load(term, row, col, k.Mad(step, w.Config.Tile.K, w.KBegin))
-				p.state.Next()
+				whole := p.loadsWhole()
+				p.state.WaitEmpty(p.stageBytes(whole))
+				p.load(term, whole, k.Mad(step, w.Config.Tile.K, w.KBegin))
+				p.next()
 			}
 		})
 	})
