@@ -40,7 +40,7 @@ func TestTunedChoice(t *testing.T) {
 	}
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 1000, 30)
 	choice := tuned.Tuned{
-		Form: tuned.FormOf(&p), Choice: backend.Choice{Kernel: "tiled", Tile: "16"},
+		Form: tuned.FormOf(&p), Choice: backend.Choice{Kernel: "tiled", Tile: "8"},
 		Default: backend.Choice{Kernel: "blocked"},
 		Seconds: 1, Before: 1.5, Gain: 1.5, P10: 1.4, P90: 1.6, Date: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC),
 	}
@@ -73,7 +73,7 @@ func TestTunedChoice(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.HasPrefix(pl.Why, "tuned on 2026-11-21")
-		if got != c.want || got != (pl.Kernel.Name == "tiled" && pl.Config.Tile.M == 16) {
+		if got != c.want || got != (pl.Kernel.Name == "tiled" && pl.Config.Tile.M == 8) {
 			t.Errorf("a product %s: kernel %s, %v (%s)", c.name, pl.Kernel.Name, pl.Config, pl.Why)
 		}
 	}

@@ -17,43 +17,43 @@ var h200 = coefficients{
 	},
 	tiled: tiledCosts{launch: 1710, block: 180, phase: 661, latency: 30.1, load: 2.55, wide: 1.99, convert: 3.33},
 	blocked: blockedCosts{
-		launch: 2860, multiplyAdd: 1.01, copyIssue: 19.4, kWait: 14.5, stepWait: 188, copyWait: 1570, loadWait: 232,
-		convert: 23.9, fragment: 2.81, line: 1.7, storeIssue: 31.3, storeWait: 116, storeBytes: 22.4, cacheBytes: 14.8,
-		memory: 1.03, shortRun: 1.11,
+		launch: 2940, multiplyAdd: 1.1, copyIssue: 11.1, kWait: 20.6, stepWait: 269, copyWait: 1490, loadWait: 224,
+		convert: 22.7, fragment: 2.48, line: 1.73, storeIssue: 25.6, storeWait: 119, storeBytes: 20.6, cacheBytes: 15.7,
+		memory: 0.947, shortRun: 1.04,
 	},
 	skinny: skinnyCosts{
-		launch: 574, block: 560, exposed: 2.05, partExposed: 1.5, latency: 912, cacheLatency: 582,
-		alone: 30.8, sector: 0.123, line: 0.445, single: 1.45,
+		launch: 648, block: 618, exposed: 1.87, partExposed: 1.5, latency: 894, cacheLatency: 261,
+		alone: 31.1, sector: 0.174, line: 0.369, single: 1.45,
 	},
 	mma: mmaCosts{
-		launch: 1900, block: 701, later: 0.33,
+		launch: 1900, block: 663, later: 0.292,
 		rates: map[dtype.Type]float64{
 			dtype.F64: 128, dtype.F32: 440, dtype.F16: 682, dtype.BF16: 682, dtype.F8E4M3: 450, dtype.F8E5M2: 450,
 			dtype.I8: 1100,
 		},
-		fill: 62.6, copyIssue: 4.32, multiply: 168, storeIssue: 49.1, rowIssue: 17, rowWait: 22.6, exchange: 7.24,
-		step: 266, stepExposed: 0.179, copyExposed: 0.214, copy: 8.81, single: 8.23, singleWait: 663, traffic: 31,
-		spillStart: 30.4, spillStep: 40.4,
-		memory: 1.28, narrow: 0.391, storeRate: 0.428, shortRow: 47, storeExposed: 0.774, rowExposed: 0.227,
+		fill: 99.9, copyIssue: 3.07, multiply: 144, storeIssue: 47.2, rowIssue: 13.4, rowWait: 23.1, exchange: 8.1,
+		step: 263, stepExposed: 0.185, copyExposed: 0.227, copy: 8.84, single: 8.1, singleWait: 653, traffic: 31.1,
+		spillStart: 33.8, spillStep: 25,
+		memory: 1.33, narrow: 0.255, storeRate: 0.429, shortRow: 48.3, storeExposed: 0.816, rowExposed: 0.341,
 	},
 	wgmma: wgmmaCosts{
-		launch: 3100, crowd: 981, fill: 191, restart: 2610, hidden: 0.335,
-		rate: 29.7, issue: 10, latency: 2140, meet: 474, together: 1.06, fragments: 293, further: 70,
-		variance: 7.6,
-		promote:  163, part: 4.04, partAlone: 32.5, scales: 130, owners: 450,
-		power: 0.172, sustained: 327000,
-		alone: 0.888, hot: 64.4, skewed: 1.73, sectors: 1.46, outside: 3.91, few: 0.184, tail: 5.68,
-		memory: 1.16, missed: 0.32,
-		end: 569, subtile: 598, rows: 51.9, narrowRows: 55, waits: 0.6, torn: 0.701, edge: 327, functions: 8,
-		clusterK: 5070, clusterKs: 6.2, pair: 58.6, partials: 0.567,
-		packLaunch: 3320, copied: 72.7, transposed: 14.5, transposeBatch: 10,
+		launch: 3200, crowd: 892, fill: 136, restart: 2030, hidden: 0.335,
+		rate: 29.4, issue: 7.3, latency: 2290, meet: 402, together: 1.09, fragments: 283, further: 58.2,
+		variance: 8.19,
+		promote:  140, part: 3.8, partAlone: 36.4, scales: 130, owners: 450,
+		power: 0.128, sustained: 895000,
+		alone: 0.775, hot: 71.4, skewed: 1.59, sectors: 1.25, outside: 4.33, few: 0.185, tail: 3.42,
+		memory: 1.17, missed: 0.32,
+		end: 440, subtile: 591, rows: 55, narrowRows: 45.2, waits: 0.6, torn: 0.521, edge: 308, functions: 8,
+		clusterK: 4370, clusterKs: 6.36, pair: 41.9, partials: 0.766,
+		packLaunch: 3400, copied: 69.5, transposed: 10.9, transposeBatch: 10,
 	},
 }
 
 // h100 holds the coefficients of an H100 with HBM3 at 1980 MHz: an H200 with slower memory.
 var h100 = h200.with(func(c *coefficients) {
-	c.machine.memory, c.machine.l2, c.mma.memory = 11.7, 45.7, 1.05
-	c.tiled.launch, c.mma.launch = 1830, 1830
+	c.machine.memory, c.machine.l2, c.mma.memory = 11.7, 45.7, 1.11
+	c.tiled.launch, c.mma.launch = 1830, 1980
 })
 
 // ampere holds the coefficients of GPUs from sm_80 on. None was measured. They are those of an

@@ -71,7 +71,7 @@ func TestSmallestGetMMA(t *testing.T) {
 	d := devicetest.NewNull()
 	d.Device.SMs = h200.SMs
 	d.Device.Target, d.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
-	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.Skinny, 200: kernel.MMA, 256: kernel.MMA,
+	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.Skinny, 200: kernel.MMA, 256: sm90.WGMMA,
 		257: kernel.MMA, 300: kernel.MMA, 384: sm90.WGMMA} {
 		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.BF16, dtype.BF16, n, n, n), exec.Options{})
 		if err != nil {

@@ -101,7 +101,8 @@ func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
 	w.issue, w.wait = depth*multiply, depth*max(multiply, n.kWait)+n.stepWait
 	if kernel.HasFewWarps(c) {
 		exposed := n.copyIssue * (a.copies + b.copies)
-		w.issue, w.wait = w.issue+exposed, w.wait+exposed
+		w.issue += exposed / float64(kernel.ResidentBlocks(*c)) // other blocks multiply meanwhile
+		w.wait += exposed
 	}
 	if kernel.CopiesAsync(c) {
 		w.wait = max(w.wait, n.copyWait/float64(kernel.BlockedStages(c)-1))

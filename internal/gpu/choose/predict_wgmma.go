@@ -52,7 +52,7 @@ type wgmmaTile struct {
 func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	s := c.Tile
 	cluster := s.BlocksM() * s.BlocksK()
-	sms := max(j.device.SMs/cluster*cluster, 1)
+	sms := sm90.ClustersAtOnce(j.device.SMs, cluster) * cluster
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
 	t := wgmmaTile{

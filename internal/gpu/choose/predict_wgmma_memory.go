@@ -75,20 +75,30 @@ func (n *wgmmaCosts) skew(l *gemm.Layout) float64 {
 }
 
 // outside returns how much longer a step takes because the last tile along a side has boxes with
-// rows, or parts of rows, that the matrix does not have.
+// rows, or parts of rows, that the matrix does not have. Only the first loads of each stage include
+// boxes that are entirely outside.
 func (t *wgmmaTile) outside(o *operand) float64 {
 	const free = 15                                 // rows that cost nothing
-	width, whole := o.tile/o.shared, o.tile*o.apart // of a block's box
-	missing := min(kernel.CeilDiv(o.side, whole)*whole-o.side, width)
-	rows := float64(max(missing-free, 0))
-	if !o.kMajor { // each row of K is in boxes of as many bytes as a step has
-		rows = float64(kernel.CeilDiv(missing, t.s.K) * t.s.K)
+	width, whole := o.tile/o.shared, o.tile*o.apart // of a block's part
+	missing := kernel.CeilDiv(o.side, whole)*whole - o.side
+	rows := func(missing int) float64 {
+		if !o.kMajor { // each row of K is in boxes of as many bytes as a step has
+			return float64(kernel.CeilDiv(missing, t.s.K) * t.s.K)
+		}
+		return float64(max(missing-free, 0))
 	}
+	box := t.s.K
+	if o.kMajor {
+		box = frag.BoxRows(width)
+	}
+	all, partial := rows(min(missing, width)), rows(missing%box)
+	first := min(float64(t.s.Stages)/(float64(t.rounds)*t.steps), 1)
+	outside := partial + first*(all-partial)
 	tiles := kernel.CeilDiv(o.side, o.tile)
 	if tiles > 1 && t.rounds == 1 { // the other SMs have as much work with whole tiles
-		rows *= t.n.few
+		outside *= t.n.few
 	}
-	return t.n.outside * rows * float64(kernel.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
+	return t.n.outside * outside * float64(kernel.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
 }
 
 // tail returns how much longer the last step along K takes because its boxes extend beyond K, as

@@ -75,8 +75,7 @@ func (s BoxShape) boxRows() int {
 	return depth
 }
 
-// BoxRows returns the number of rows of a TMA box of a K-major operand, of which a block loads side
-// rows.
+// BoxRows returns the number of rows of a TMA box of a K-major operand. A block loads side rows.
 func BoxRows(side int) int { return side / ((side + maxBoxRows - 1) / maxBoxRows) }
 
 // boxSide returns the size of a TMA box along M or N, which is also the number of its rows of 128
@@ -171,8 +170,8 @@ func (x Span) Bytes() build.Reg { return x.k.Mul(x.boxes, x.shape.boxSide()*Swiz
 // multicast the tile.
 //
 // TMA fills rows and columns outside of the operand with zeros. It takes about four cycles for such
-// a row, more than for a row of the operand. This is why boxes outside are not loaded. What shared
-// memory holds in their place contributes only to elements outside of C.
+// a row, more than for a row of the operand, so boxes outside are not loaded. The old elements in
+// their place contribute only to elements outside of C.
 func (b *Boxes) Load(stage build.Reg, full build.Ptr, x Span, p build.Value, rank build.Value) {
 	k, s := b.k, b.shape
 	side, depth := s.perBlock()
