@@ -29,6 +29,9 @@ const (
 	Line        = 64
 )
 
+// LargestMin is the least number of elements for [Kernels.Largest].
+const LargestMin = 32
+
 // Kernels holds the micro-kernels of one instruction set for one element type. Call them only if
 // ISA.Supported, and those for [AMX] only after [AllowTiles].
 type Kernels[T any] struct {
@@ -83,6 +86,10 @@ type Kernels[T any] struct {
 
 	// Columns[r-1] copies n columns, a multiple of eight, of r rows: dst[j*ldd+i] = src[i*lds+j].
 	Columns []func(n int, dst *T, ldd int, src *T, lds int)
+
+	// Largest returns the index of the first element with the largest absolute value of n ≥
+	// [LargestMin] elements. It skips NaNs, but x[0] must not be one. It may be nil.
+	Largest func(n int, x *T) int
 
 	// Group is the number of values of K that one step multiplies: 1, or, if panels hold words of
 	// 32 bits, 4 or 2 of int8 or 2 of bfloat16. Packers make such words.

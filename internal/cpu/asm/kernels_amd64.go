@@ -35,7 +35,7 @@ var F32AVX512 = Kernels[float32]{
 		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
 	},
 	StreamRow: []Update[float32]{StreamRowF32AVX512x1, StreamRowF32AVX512x2, StreamRowF32AVX512x3, StreamRowF32AVX512x4},
-	Copy:      CopyF32AVX512, Stream: StreamF32AVX512, Columns: columnsF32,
+	Copy:      CopyF32AVX512, Stream: StreamF32AVX512, Columns: columnsF32, Largest: LargestF32,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
@@ -76,7 +76,7 @@ var F64AVX512 = Kernels[float64]{
 		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
 	},
 	StreamRow: []Update[float64]{StreamRowF64AVX512x1, StreamRowF64AVX512x2, StreamRowF64AVX512x3, StreamRowF64AVX512x4},
-	Copy:      CopyF64AVX512, Stream: StreamF64AVX512, Columns: columnsF64,
+	Copy:      CopyF64AVX512, Stream: StreamF64AVX512, Columns: columnsF64, Largest: LargestF64,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
@@ -114,7 +114,7 @@ var F32AVX2 = Kernels[float32]{
 		DeepF32AVX2x1, DeepF32AVX2x2, DeepF32AVX2x3, DeepF32AVX2x4, DeepF32AVX2x5, DeepF32AVX2x6,
 	},
 	StreamRow: []Update[float32]{StreamRowF32AVX2x1, StreamRowF32AVX2x2, StreamRowF32AVX2x3, StreamRowF32AVX2x4},
-	Copy:      CopyF32AVX2, Stream: StreamF32AVX2, Columns: columnsF32,
+	Copy:      CopyF32AVX2, Stream: StreamF32AVX2, Columns: columnsF32, Largest: LargestF32,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
@@ -152,7 +152,7 @@ var F64AVX2 = Kernels[float64]{
 		DeepF64AVX2x1, DeepF64AVX2x2, DeepF64AVX2x3, DeepF64AVX2x4, DeepF64AVX2x5, DeepF64AVX2x6,
 	},
 	StreamRow: []Update[float64]{StreamRowF64AVX2x1, StreamRowF64AVX2x2, StreamRowF64AVX2x3, StreamRowF64AVX2x4},
-	Copy:      CopyF64AVX2, Stream: StreamF64AVX2, Columns: columnsF64,
+	Copy:      CopyF64AVX2, Stream: StreamF64AVX2, Columns: columnsF64, Largest: LargestF64,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},

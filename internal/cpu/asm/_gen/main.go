@@ -15,6 +15,7 @@
 //	narrow.go   the conversions to and from a C of 16-bit elements
 //	pack.go     the copies into panels, with conversions
 //	columns.go  the copies from rows to columns
+//	largest.go  the search for the largest element of a vector
 //	copy.go     the copy with non-temporal stores
 //	operands.go the addresses of A and B: packed panels or matrices
 package main
@@ -68,7 +69,7 @@ func main() {
 		}
 	}
 	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack,
-		"copy": writeCopy, "columns": writeColumns} {
+		"copy": writeCopy, "columns": writeColumns, "largest": writeLargest} {
 		if err := write(".."); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
