@@ -81,10 +81,14 @@ func (k *Kernels[T]) subtract(rows, cols, depth int, a []T, rsa, csa int, b []T,
 				}
 			}
 		}
-	case depth == 1:
+	case depth == 1 || depth == 2 || depth == 4:
+		y := bits.Len(uint(depth)) - 1
 		for i := 0; i < rows; {
 			x := min(bits.Len(uint(rows-i)), len(k.micro.Update)) - 1
-			k.micro.Update[x][0](&a[i*rsa], rsa, csa, &b[0], ldb, &c[i*ldc], ldc, cols, -1, 1)
+			for y >= len(k.micro.Update[x]) {
+				x--
+			}
+			k.micro.Update[x][y](&a[i*rsa], rsa, csa, &b[0], ldb, &c[i*ldc], ldc, cols, -1, 1)
 			i += 1 << x
 		}
 	case depth > 0:

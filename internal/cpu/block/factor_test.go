@@ -81,7 +81,7 @@ func TestLU(t *testing.T) {
 func testLU[T Float](t *testing.T, epsilon float64) {
 	rng := testrand.New(t)
 	k := New[T]()
-	for _, n := range []int{1, 2, 7, 8, 9, 16, 31, 32, 40} {
+	for _, n := range []int{1, 2, 3, 7, 8, 9, 16, 31, 32, 40, 64} {
 		for _, m := range append([]int{n, n + 1, 512, 700}, sizes...) {
 			if m < n {
 				continue

@@ -1,17 +1,18 @@
 package block
 
-import "math"
+import (
+	"math"
+	"math/bits"
 
-// luColumns is the number of columns that are factorised one by one. Their multiples are then
-// subtracted from the other columns at once.
-const luColumns = 8
+	"tilework/internal/cpu/asm"
+)
 
 // LU computes A = P·L·U with partial pivoting for a matrix of some columns and at least as many
 // rows, whose rows are contiguous. Row i was exchanged with row pivots[i] ≥ i, for one i after the
 // other. It reports whether all pivots are non-zero.
 //
 // It works on the transpose, so that a column of A is contiguous: the pivot is found and the
-// multiples are subtracted along it.
+// multiples are subtracted along it. It halves the columns, so that most of the work is products.
 func (k *Kernels[T]) LU(a Matrix[T], pivots []int) (ok bool) {
 	m, n := a.Rows, a.Cols
 	ld := roundUp(m, 8)
@@ -20,18 +21,9 @@ func (k *Kernels[T]) LU(a Matrix[T], pivots []int) (ok bool) {
 	}
 	room := k.borrow(n * ld)
 	defer k.rooms.Put(room)
-	f := panel[T]{k, m, n, ld, *room}
+	f := panel[T]{k, m, ld, *room}
 	k.transpose(m, n, f.data, ld, a.Data, a.Down)
-	ok = true
-	for first := 0; first < n; first += luColumns {
-		end := min(first+luColumns, n)
-		for j := first; j < end; j++ {
-			ok = f.eliminate(j, end, pivots) && ok
-		}
-		if end < n {
-			f.subtractBlock(first, end)
-		}
-	}
+	ok = f.factor(0, n, pivots)
 	k.transpose(n, m, a.Data, a.Down, f.data, ld)
 	return ok
 }
@@ -39,59 +31,83 @@ func (k *Kernels[T]) LU(a Matrix[T], pivots []int) (ok bool) {
 // panel holds columns of a matrix, one after the other: element (i, j) is data[j*ld+i].
 type panel[T Float] struct {
 	*Kernels[T]
-	rows, cols, ld int
-	data           []T
+	rows, ld int
+	data     []T
 }
 
 // column returns column j.
 func (f *panel[T]) column(j int) []T { return f.data[j*f.ld:][:f.rows] }
 
-// eliminate exchanges row j with that of the pivot, divides column j by the pivot, and subtracts
-// its multiples from the columns up to end. It reports whether the pivot is not zero.
-func (f *panel[T]) eliminate(j, end int, pivots []int) (ok bool) {
+// factor factorises the columns from first to end, below row first, and exchanges the rows of all
+// columns. It reports whether all pivots are non-zero.
+func (f *panel[T]) factor(first, end int, pivots []int) (ok bool) {
+	n := end - first
+	if n == 1 {
+		return f.pivot(first, pivots)
+	}
+	mid := first + 1<<(bits.Len(uint(n-1))-1)
+	ok = f.factor(first, mid, pivots)
+	f.update(first, mid, end)
+	return f.factor(mid, end, pivots) && ok
+}
+
+// pivot exchanges row j with that of the pivot and divides column j by the pivot. It reports
+// whether the pivot is not zero.
+func (f *panel[T]) pivot(j int, pivots []int) (ok bool) {
 	column := f.column(j)
-	p := j + largest(column[j:])
+	p := j + f.largest(column[j:])
 	pivots[j] = p
 	pivot := column[p]
 	if pivot == 0 {
 		return false
 	}
 	if p != j {
-		for q := range f.cols {
-			c := f.column(q)
-			c[j], c[p] = c[p], c[j]
+		for at := 0; at < len(f.data); at += f.ld {
+			f.data[at+j], f.data[at+p] = f.data[at+p], f.data[at+j]
 		}
 	}
-	below := column[j+1:]
-	if len(below) == 0 {
-		return true
-	}
-	scale(below, pivot)
-	if next := f.data[(j+1)*f.ld:]; j+1 < end {
-		f.subtract(end-j-1, len(below), 1, next[j:], f.ld, 1, below, 0, next[j+1:], f.ld)
-	}
+	f.divide(column[j:])
 	return true
 }
 
-// subtractBlock solves for the rows of U from first to end in the columns from end on, and
-// subtracts the products of these rows with the columns from first to end.
-func (f *panel[T]) subtractBlock(first, end int) {
-	for j := end; j < f.cols; j++ {
-		u := f.column(j)[first:end]
-		for i, s := range u {
-			l := f.column(first + i)[first:end]
-			for r := i + 1; r < len(u); r++ {
-				u[r] -= T(l[r] * s)
+// solveDepth is the number of rows of U from which Solve is faster than a loop.
+const solveDepth = 8
+
+// update updates the columns from mid to end with those from first to mid: it solves for their rows
+// of U, and subtracts the products of these rows with the factorised columns.
+func (f *panel[T]) update(first, mid, end int) {
+	depth, cols := mid-first, end-mid
+	left, right := f.data[first*f.ld:], f.data[mid*f.ld:]
+	l := Matrix[T]{left[first:], depth, depth, 1, f.ld}
+	u := Matrix[T]{right[first:], depth, cols, 1, f.ld}
+	if depth >= solveDepth {
+		f.Solve(1, l, true, true, u)
+	} else {
+		substitute(l, u)
+	}
+	if mid < f.rows {
+		f.subtract(cols, f.rows-mid, depth, u.Data, f.ld, 1, left[mid:], f.ld, right[mid:], f.ld)
+	}
+}
+
+// substitute computes U ← L⁻¹·U for a unit lower triangle L. Columns are contiguous.
+func substitute[T Float](l, u Matrix[T]) {
+	for j := range u.Cols {
+		x := u.Data[j*u.Right:][:u.Rows]
+		for i, s := range x {
+			column := l.Data[i*l.Right:][:l.Rows]
+			for r := i + 1; r < len(x); r++ {
+				x[r] -= T(column[r] * s)
 			}
 		}
-	}
-	if rest := f.data[end*f.ld:]; end < f.rows {
-		f.subtract(f.cols-end, f.rows-end, end-first, rest[first:], f.ld, 1, f.data[first*f.ld+end:], f.ld, rest[end:], f.ld)
 	}
 }
 
 // largest returns the index of the first element with the largest absolute value.
-func largest[T Float](x []T) (at int) {
+func (k *Kernels[T]) largest(x []T) (at int) {
+	if k.micro.Largest != nil && len(x) >= asm.LargestMin && x[0] == x[0] {
+		return k.micro.Largest(len(x), &x[0])
+	}
 	most := abs(x[0])
 	for i, v := range x {
 		if v = abs(v); v > most {
@@ -103,16 +119,23 @@ func largest[T Float](x []T) (at int) {
 
 func abs[T Float](v T) T { return T(math.Abs(float64(v))) }
 
-// scale divides the elements of x by d. If the reciprocal of d is finite, it multiplies by it.
-func scale[T Float](x []T, d T) {
+// divide divides the elements of x after the first by the first. If the reciprocal of that is
+// finite, it multiplies by it.
+func (k *Kernels[T]) divide(x []T) {
+	d, rest := x[0], x[1:]
 	r := 1 / d
-	if math.IsInf(float64(r), 0) {
-		for i := range x {
-			x[i] /= d
+	switch {
+	case math.IsInf(float64(r), 0):
+		for i := range rest {
+			rest[i] /= d
 		}
-		return
-	}
-	for i := range x {
-		x[i] *= r
+	case k.micro.Scale != nil && len(rest) > 0:
+		x[0] = r // the kernel reads the factor from memory
+		k.micro.Scale(1, len(rest), &rest[0], 0, &x[0])
+		x[0] = d
+	default:
+		for i := range rest {
+			rest[i] *= r
+		}
 	}
 }
