@@ -19,7 +19,7 @@ var (
 	_ blas.Float64 = RowInvariant{}
 )
 
-var rowInvariant = append(slices.Clip(allThreads), tilework.WithRowInvariance())
+var rowInvariant = append(slices.Clip(onCPU), tilework.WithRowInvariance())
 
 // Sgemm computes C ← α·op(A)·op(B) + β·C for an m×n matrix C.
 func (RowInvariant) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32,

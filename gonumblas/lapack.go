@@ -25,7 +25,7 @@ func (l LAPACK) Dgetrf(m, n int, a []float64, lda int, ipiv []int) (ok bool) {
 	if v.bad || len(ipiv) != min(m, n) || m*n <= smallLU {
 		return l.Implementation.Dgetrf(m, n, a, lda, ipiv)
 	}
-	return factorLU(va, ipiv, false)
+	return factorLU(va, ipiv)
 }
 
 // Dpotrf computes the factorisation A = Uᵀ·U or A = L·Lᵀ of a symmetric positive definite matrix.

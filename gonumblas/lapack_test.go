@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"gonum.org/v1/gonum/lapack/gonum"
 	"gonum.org/v1/gonum/lapack/testlapack"
 
+	"tilework/internal/cpu/block"
 	"tilework/internal/testkit/testrand"
 )
 
@@ -147,7 +149,7 @@ func residualCholesky(l lapack.Float64, n int, a []float64) (most float64) {
 
 // TestWideLU factorises a matrix of more columns than are divided into panels: P·A·x must be L·U·x.
 func TestWideLU(t *testing.T) {
-	const n = luWide + 70
+	const n = block.MaxColumns + 70
 	rng := testrand.New(t)
 	a := values[float64](rng, n)
 	f, pivots := clone(a), make([]int, n)
@@ -169,21 +171,24 @@ func TestWideLU(t *testing.T) {
 // TestExchangeRows compares exchanges of rows, on one and several threads, with gonum's.
 func TestExchangeRows(t *testing.T) {
 	rng := testrand.New(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for range 50 {
-		rows, cols, ld := 1+rng.IntN(300), 1+rng.IntN(200), 256
+		rows, cols, ld := 1+rng.IntN(500), 1+rng.IntN(500), 512
 		pivots := make([]int, 1+rng.IntN(rows))
 		for i := range pivots {
 			pivots[i] = i + rng.IntN(rows-i)
 		}
-		first := rng.IntN(len(pivots))
-		want := values[float64](rng, 300)[:(rows-1)*ld+cols]
-		serial, parallel := clone(want), clone(want)
-		gonum.Implementation{}.Dlaswp(cols, want, ld, first, len(pivots)-1, pivots, 1)
-		exchangeRows(matrix[float64]{serial, rows, cols, ld, 1}, first, pivots, true)
-		exchangeRows(matrix[float64]{parallel, rows, cols, ld, 1}, first, pivots, false)
-		if !slices.Equal(serial, want) || !slices.Equal(parallel, want) {
-			t.Errorf("%d×%d matrix, exchanges from row %d on with rows %v: rows differ from gonum's",
-				rows, cols, first, pivots)
+		a := values[float64](rng, 512)[:(rows-1)*ld+cols]
+		want := clone(a)
+		gonum.Implementation{}.Dlaswp(cols, want, ld, 0, len(pivots)-1, pivots, 1)
+		for _, threads := range []int{1, 4} {
+			runtime.GOMAXPROCS(threads)
+			got := clone(a)
+			block.ExchangeRows(matrix[float64]{got, rows, cols, ld, 1}.block(), pivots)
+			if !slices.Equal(got, want) {
+				t.Errorf("%d×%d matrix, exchanges with rows %v, %d threads: rows differ from gonum's", rows, cols, pivots,
+					threads)
+			}
 		}
 	}
 }

@@ -101,11 +101,8 @@ func (a triangle[T]) row(i int) (part []T, first int) {
 	return a.data[i*a.down+i:][:a.cols-i], i
 }
 
-// Options of products.
-var (
-	allThreads = []tilework.Option{tilework.WithDevice("cpu")}
-	oneThread  = append(allThreads[:1:1], tilework.WithThreads(1))
-)
+// onCPU are the options of products.
+var onCPU = []tilework.Option{tilework.WithDevice("cpu")}
 
 // isVector reports whether m is a column of contiguous elements.
 func isVector[T float32 | float64](m matrix[T]) bool { return m.cols == 1 && m.down == 1 }
@@ -121,16 +118,11 @@ func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
 
 // gemm computes C ← α·A·B + β·C.
 func gemm[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	gemmWith(allThreads, alpha, a, b, beta, c)
-}
-
-// gemmWith computes C ← α·A·B + β·C with the given options.
-func gemmWith[T float32 | float64](options []tilework.Option, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	if c.rows*c.cols*a.cols <= smallTerms {
 		gemmSmall(alpha, a, b, beta, c)
 		return
 	}
-	multiply(options, alpha, a, b, beta, c)
+	multiply(onCPU, alpha, a, b, beta, c)
 }
 
 // multiply computes C ← α·A·B + β·C with tilework.

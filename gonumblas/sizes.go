@@ -6,7 +6,7 @@ const (
 	// minTerms is the least product m·n·k of a level 3 routine of tilework.
 	minTerms = 12 * 12 * 12
 	// smallTerms is the product m·n·k up to which a part of a problem is computed by a loop.
-	smallTerms = 1024
+	smallTerms = 512
 	// minVectorTerms is the least number of elements of a matrix for routines with vectors, and
 	// minTrmvTerms for TRMV.
 	minVectorTerms = 80 * 80
@@ -41,12 +41,6 @@ const (
 	// rankTerms is the product n·n·k up to which those blocks may have size symmBlock: one product on
 	// all threads is faster than the smaller products that it splits into.
 	rankTerms = 4 << 20
-	// luLeaf is the number of columns of an LU factorisation that are not split. Up to luWide
-	// columns are factorised in panels of luPanel columns, or of luLeaf for up to luSmall columns.
-	luLeaf  = 32
-	luWide  = 512
-	luPanel = 64
-	luSmall = 320
 	// qrBlock is the number of columns of a panel of a QR factorisation. Its reflectors are applied to
 	// the rest of the matrix at once.
 	qrBlock = 48

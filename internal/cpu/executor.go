@@ -210,7 +210,7 @@ func (e *executor) await(n int64, worker int) {
 		return
 	}
 	e.trace.begin(worker)
-	for w := (spinWait{}); e.done.Load() < n && !e.stop.Load(); w.pause() {
+	for w := (SpinWait{}); e.done.Load() < n && !e.stop.Load(); w.Pause() {
 	}
 	e.trace.waited(worker)
 }
@@ -231,7 +231,7 @@ func (e *executor) finish() {
 			}
 		}
 	}
-	for w := (spinWait{}); e.left.Load() < joined; w.pause() {
+	for w := (SpinWait{}); e.left.Load() < joined; w.Pause() {
 	}
 	releaseWorkers(e.workers)
 	if e.first = e.end; undone {
@@ -244,12 +244,13 @@ func (e *executor) finish() {
 	e.job, e.progress, e.ctx, e.trace = nil, nil, nil, nil
 }
 
-// spinWait waits for another goroutine that should need only microseconds. It spins, and yields the
+// SpinWait waits for another goroutine that should need only microseconds. It spins, and yields the
 // thread after every 64 pauses. More frequent yields would make all waiting threads contend for the
 // scheduler's lock, and [runtime.Gosched] wakes another thread if a processor is idle.
-type spinWait struct{ turns int }
+type SpinWait struct{ turns int }
 
-func (w *spinWait) pause() {
+// Pause waits for some tens of nanoseconds to some microseconds.
+func (w *SpinWait) Pause() {
 	const patience = 64
 	w.turns++
 	asm.Pause(min(w.turns, spinPauses))

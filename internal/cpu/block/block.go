@@ -29,6 +29,15 @@ type Matrix[T Float] struct {
 	Down, Right int
 }
 
+// sub returns the rows×cols part that starts at element (i, j).
+func (m Matrix[T]) sub(i, j, rows, cols int) Matrix[T] {
+	m.Rows, m.Cols = rows, cols
+	if rows > 0 && cols > 0 {
+		m.Data = m.Data[i*m.Down+j*m.Right:]
+	}
+	return m
+}
+
 // Kernels computes with the micro-kernels for one element type. Its methods are safe for concurrent
 // use.
 type Kernels[T Float] struct {

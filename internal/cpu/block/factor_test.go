@@ -2,6 +2,8 @@ package block
 
 import (
 	"math"
+	"runtime"
+	"slices"
 	"testing"
 
 	"tilework/internal/testkit/testrand"
@@ -81,7 +83,7 @@ func TestLU(t *testing.T) {
 func testLU[T Float](t *testing.T, epsilon float64) {
 	rng := testrand.New(t)
 	k := New[T]()
-	for _, n := range []int{1, 2, 3, 7, 8, 9, 16, 31, 32, 40, 64} {
+	for _, n := range []int{1, 2, 3, 7, 8, 9, 16, 31, 32, 40, 64, 130} {
 		for _, m := range append([]int{n, n + 1, 512, 700}, sizes...) {
 			if m < n {
 				continue
@@ -127,6 +129,36 @@ func testLU[T Float](t *testing.T, epsilon float64) {
 						t.Fatalf("%d×%d: residual %g in row %d, column %d", m, n, diff, i, j)
 					}
 				}
+			}
+		}
+	}
+}
+
+// TestLUSameBits checks that the factors of a matrix do not depend on the number of threads.
+func TestLUSameBits(t *testing.T) {
+	t.Run("float32", testLUSameBits[float32])
+	t.Run("float64", testLUSameBits[float64])
+}
+
+func testLUSameBits[T Float](t *testing.T) {
+	rng := testrand.New(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	k := New[T]()
+	for _, size := range [][3]int{{200, 200, 200}, {300, 130, 130}, {200, 150, 310}, {400, 400, 400}} {
+		rows, n, cols := size[0], size[1], size[2]
+		a := Matrix[T]{Data: make([]T, rows*(cols+3)), Rows: rows, Cols: cols, Down: cols + 3, Right: 1}
+		for i := range a.Data {
+			a.Data[i] = T(rng.NormFloat64())
+		}
+		runtime.GOMAXPROCS(1)
+		want, wantPivots := clone(a), make([]int, n)
+		k.LU(want, wantPivots)
+		runtime.GOMAXPROCS(4)
+		for range 3 {
+			got, pivots := clone(a), make([]int, n)
+			k.LU(got, pivots)
+			if !slices.Equal(got.Data, want.Data) || !slices.Equal(pivots, wantPivots) {
+				t.Errorf("%d×%d matrix, %d pivots: the factors differ from those of one thread", rows, cols, n)
 			}
 		}
 	}
