@@ -43,17 +43,25 @@ func (d *direct[T]) stripAhead(p, k, j0, cols int) lookahead[T] {
 		last: (p + k) * d.ldb}
 }
 
-// panelAhead is the lookahead of the panel of B that follows the one at (p, j), of k steps. It has
-// the first cache line of all rows, then their second lines. The task's columns are j0 to jEnd-1.
+// panelAhead is the lookahead of the panel of B that follows the one at (p, j), of k steps. The
+// task's columns are j0 to jEnd-1.
 func (d *direct[T]) panelAhead(p, j, k, j0, jEnd int) lookahead[T] {
-	l := lookahead[T]{data: d.b, run: p*d.ldb + j + d.NR, apart: d.ldb, end: k * d.ldb,
-		next: dtype.Of[T]().Elements(asm.Line), last: math.MaxInt}
+	at := p*d.ldb + j + d.NR
 	switch {
 	case j+d.NR < jEnd:
 	case p+k < d.k:
-		l.run = (p+k)*d.ldb + j0
+		at = (p+k)*d.ldb + j0
 	default:
-		l.run = jEnd
+		at = jEnd
 	}
-	return l
+	return linesAhead(d.b, at, d.ldb, k)
+}
+
+// linesAhead yields the lines of the panel of k rows at element at, which are ld elements apart: a
+// line of all rows, then another one. It starts with the line of the last element that could be in
+// a row's first one. If the row starts before that line, the panel to the left has fetched its
+// start.
+func linesAhead[T scalar](data []T, at, ld, k int) lookahead[T] {
+	line := dtype.Of[T]().Elements(asm.Line)
+	return lookahead[T]{data: data, run: at + line - 1, apart: ld, end: k * ld, next: line, last: math.MaxInt}
 }
