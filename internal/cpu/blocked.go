@@ -10,7 +10,7 @@ import (
 // the outermost:
 //
 //	1  K, kc at a time
-//	2  columns of C, ns at a time: pack kc×ns of B
+//	2  columns of C, ns at a time: pack kc×ns of B, unless tiles copy it
 //	·  rows of C, ms at a time: pack ms×kc of A, if it pays
 //	3  rows of C, mc at a time               ┐ a task: a tile of C,
 //	4  columns of the tile, nr at a time     │ computed by one worker
@@ -42,8 +42,11 @@ type blocked[T scalar] struct {
 
 	ms, ns, kc int // the micro-kernel's block sizes, made equal for this product
 	packsA     bool
-	aPack      []T
-	bPack      []T
+	// copies is set if B is not packed in advance: the first tile that reads a panel copies it for the
+	// tiles below. With several workers each then computes all rows of its columns. keeps is set if
+	// the copied panels of a block serve several tasks. Otherwise each worker has room for one panel.
+	copies, keeps bool
+	aPack, bPack  []T
 	// B if it was packed in advance, in words or in 16-bit elements that b.copyRun widens.
 	packedLayout packedLayout
 	packedB      []T
@@ -76,6 +79,9 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	}
 	d.epilogue.prepare(p, b, mk)
 	d.kc = mk.blockOf(d.k)
+	d.copies = packed == nil && mk.canCopy(p) &&
+		(d.threads == 1 || d.m <= copiedBlocks*d.mc && d.n >= d.threads*max(d.m/2, mk.NR))
+	d.keeps = d.threads == 1 && d.m > d.mc
 	ms, ns := d.blocks()
 	d.ms = equalParts(d.m, ms, mk.MR)
 	d.ns = equalParts(d.n, ns, mk.NR)
@@ -87,7 +93,9 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	if packed != nil && len(packed.data) > 0 {
 		d.usePacked(p, packed)
 	}
-	d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
+	if d.grid = (grid{1, d.threads}); !d.copies {
+		d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
+	}
 	return d
 }
 
@@ -102,7 +110,7 @@ func (d *blocked[T]) blocks() (ms, ns int) {
 		}
 		return min(ms, 1024), ns
 	}
-	if d.m <= d.mc {
+	if d.m <= d.mc && !d.copies {
 		ns = min(ns, d.threads*(2*d.mc-d.m))
 	}
 	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
@@ -136,7 +144,11 @@ func (d *blocked[T]) sizes() (a, b, c int) {
 	if d.scratch {
 		c = d.ms * d.ldc
 	}
-	if d.packedB == nil {
+	switch {
+	case d.packedB != nil:
+	case d.copies && !d.keeps:
+		b = d.threads * d.kc * d.NR
+	default:
 		b = d.ns * (d.headerRows() + d.kc)
 	}
 	return a, b, c
@@ -185,9 +197,20 @@ func (mk *microKernel[T]) canReadInPlace(p *gemm.Problem) bool {
 	return len(mk.Direct) > 0 && p.ReadsAB() && p.In() == dtype.Of[T]() && !p.A().Trans
 }
 
+// copiedBlocks is the largest number of blocks of mc rows for which several workers let tiles copy
+// B. With more rows it takes less time to pack B, and to read A in blocks that stay in L2.
+const copiedBlocks = 4
+
+// canCopy reports whether tiles can copy B: if it is stored in rows.
+func (mk *microKernel[T]) canCopy(p *gemm.Problem) bool {
+	return len(mk.Direct) > 0 && mk.Copy != nil && p.ReadsAB() && p.In() == dtype.Of[T]() && !p.B().Trans &&
+		!p.BlockScaled()
+}
+
 // phaseState is the phase that a worker has entered: a block of the product to pack or to compute.
 type phaseState struct {
 	computing        bool
+	copies           bool // whether the first tiles copy B
 	transposing      bool // see swapAB
 	i0, j0, p0       int  // the block starts at row i0, column j0 and step p0
 	rows, cols, deep int  // and has this size
@@ -229,16 +252,17 @@ func (d *blocked[T]) enter(phase, worker int) (tasks int) {
 	w := &d.states[worker]
 	*w = phaseState{computing: phase%2 == 1, p0: step * d.kc, i0: row * d.ms, j0: col * d.ns}
 	w.rows, w.cols, w.deep = min(d.ms, d.m-w.i0), min(d.ns, d.n-w.j0), min(d.kc, d.k-w.p0)
+	// The previous block's panels remain valid if it covered the same part of K.
+	same := !d.scratch || deep == 1
+	w.copies = d.copies && !(d.keeps && same && row > 0)
 	if w.computing {
 		w.mc, w.nc, w.tilesAcross, w.perQueue = d.taskTile(w)
 		return d.threads * w.perQueue
 	}
-	// The previous block's panels remain valid if it covered the same part of K.
-	same := !d.scratch || deep == 1
 	if d.packsA && !(same && down == 1 && col > 0) {
 		w.a = d.panels(&d.a, ceilDiv(w.rows, d.MR), w.deep, 0)
 	}
-	if d.packedB == nil && !(same && row > 0) {
+	if d.packedB == nil && !d.copies && !(same && row > 0) {
 		w.b = d.panels(&d.b, ceilDiv(w.cols, d.NR), w.deep, d.headerRows())
 	}
 	return d.threads * (w.a.perQueue + w.b.perQueue)
@@ -281,6 +305,9 @@ func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
 		work = min(work, max(minTaskOps, rows*cols*deep/4))
 		if mc*d.NR*deep > work && rows*cols < 4*mc*d.NR {
 			mc = equalParts(mc, work/(d.NR*deep), d.MR)
+		}
+		if d.copies {
+			mc = rows
 		}
 	}
 	nc = min(cols, max(1, work/(mc*deep)/d.NR)*d.NR)
@@ -349,33 +376,51 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	if !d.packsA {
 		fetched = k / asm.DirectAhead * line
 	}
-	high := d.MR // rows that one call computes
+	copies := w.copies && i == 0
+	first, high := d.MR, d.MR // rows that the first call computes, and each further one
 	switch {
 	case d.Block > 0:
 		high = epilogueCols / d.MR * d.MR
-	case !d.packsA:
-		high = equalParts(rows, d.MR, 1) // equal heights, without a tile of a few rows at the end
+		first = high
+	case d.packsA:
+	case copies && rows >= d.MR:
+		high = equalParts(rows-d.MR, d.MR, 1) // equal heights, without a tile of a few rows at the end
+	default:
+		high = equalParts(rows, d.MR, 1)
+		first = high
 	}
 	finishes := last && d.epilogue.needed
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, worker)
 		cols := min(d.NR, cols-jr)
-		for ir := 0; ir < rows; ir += high {
-			m, at := min(high, rows-ir), at+ir*d.ldc+jr
+		var raw lookahead[T]
+		copying := copies && rows >= d.MR && cols == d.NR // by the first tile
+		if copies {
+			raw = d.panelAhead(w.p0, w.j0+j+jr, k)
+			if !copying {
+				d.b.pack(slice(b, k*d.NR), d.NR, w.j0+j+jr, cols, w.p0, k, d.tmp(worker))
+			}
+		}
+		for ir, m := 0, min(first, rows); ir < rows; ir, m = ir+m, min(high, rows-ir-m) {
+			at := at + ir*d.ldc + jr
 			if finishes {
 				d.epilogue.prefetch(w.i0+i+ir, w.j0+j+jr, m, cols)
 			}
+			a, rsa, csa := d.rowsOfA(w, i+ir)
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
 			switch {
 			case d.halfKernel != nil:
-				d.halfKernel(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
-			case !d.packsA:
-				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
-				d.Direct[m-1](1, k, row, d.a.ld, 1, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
-			case m < len(d.Direct): // skip the rows that are padding
-				d.Direct[m-1](1, k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
+				d.halfKernel(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+			case copying && ir == 0:
+				d.Copy(k, a, rsa, csa, &d.b.data[d.b.index(w.j0+j+jr, w.p0)], d.b.ld, &c[at], b, 0, d.ldc, cols, d.alpha,
+					beta)
+			case copies:
+				next, apart := raw.take(k / asm.DirectAhead)
+				d.Direct[m-1](1, k, a, rsa, csa, b, d.NR, &c[at], next, apart, d.ldc, cols, d.alpha, beta)
+			case !d.packsA || m < len(d.Direct): // skips the rows that are padding
+				d.Direct[m-1](1, k, a, rsa, csa, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			default:
-				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+				d.Packed(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			}
 			if finishes {
 				d.epilogue.apply(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(worker))
@@ -385,6 +430,15 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 			d.onTile(w.i0+i, w.j0+j+jr, rows, cols)
 		}
 	}
+}
+
+// rowsOfA returns the tile of A that starts at row i of the block, and its strides between rows and
+// along K.
+func (d *blocked[T]) rowsOfA(w *phaseState, i int) (a *T, rsa, csa int) {
+	if d.packsA {
+		return &d.aPack[i*w.deep], 1, d.MR
+	}
+	return &d.a.data[d.a.index(w.i0+i, w.p0)], d.a.ld, 1
 }
 
 // grid divides C into down×across parts, one for each thread. Parts are numbered down the columns,

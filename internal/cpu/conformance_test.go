@@ -3,6 +3,7 @@ package cpu
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -44,7 +45,30 @@ func TestBlocksConform(t *testing.T) {
 		small := *k
 		small.f32, small.f64, small.i32 = shrunk(k.f32), shrunk(k.f64), shrunk(k.i32)
 		t.Run(k.Name, func(t *testing.T) { gemmtest.Run(t, implementation(&small, 3)) })
+		for threads := range 3 {
+			copying := copyingTiles(k)
+			if copying == nil {
+				break
+			}
+			t.Run(fmt.Sprintf("%s copying B, %d threads", k.Name, threads+1), func(t *testing.T) {
+				gemmtest.Run(t, implementation(copying, threads+1))
+			})
+		}
 	}
+}
+
+// copyingTiles returns k with tiny blocks and only the blocked method, in which tiles copy B. It
+// returns nil if k has no such tiles.
+func copyingTiles(k *Kernel) *Kernel {
+	if k.f32 == nil || k.f64 == nil || k.f32.Copy == nil {
+		return nil
+	}
+	own := *k
+	own.f32, own.f64 = shrunk(k.f32), shrunk(k.f64)
+	own.f32.Direct, own.f64.Direct = k.f32.Direct, k.f64.Direct
+	w := method{algorithm: algoBlocked, packsA: true}
+	own.f32.forced, own.f64.forced = w, w
+	return &own
 }
 
 // shrunk returns mk with blocks so small that products of size 50 have many, and without the

@@ -50,6 +50,9 @@ type costs struct {
 	// exposed is the part of the shorter of the times of the FMA units and of memory that the other
 	// does not hide. exposedDots is that of dot products, which read memory in order.
 	exposed, exposedDots float64
+	// packsFirst is set if blocked products were measured before tiles copied B, which was packed
+	// first.
+	packsFirst bool
 	// The sizes of the caches in bytes. l3 is the part of the L3 cache that a core uses.
 	l1, l2, l3 float64
 }
@@ -70,10 +73,10 @@ var cpuModels = []cpuModel{
 var zen4AVX2 = costs{
 	fma: 0.1362, load: 0.1631, latency: 1.147, store: 0.3397, tile: 0.8026, half: 0.8756, embedded: 1.03,
 	call: 7.435, direct: 80.22, packs: 0.6468, axpy: 146.3, dot: 77.39, blocked: 0.1587, phase: 384.8, swap: 250,
-	fromL2: 0.1685, fromL3: 0.4254, fromMemory: 4.411, wait: 0.946, streams: 28.34, reach: 1.227e+07,
-	fetched: 0.3955, written: 0.8644, inTiles: 0.8046, inRows: 0.6942, stream: 1.522, prefetched: 0.9708,
-	ragged: 0.4552, tlb: 0.5728, entries: 6.326, conflict: 0.3784, zip: 0.08623, copyWord: 0.0007381,
-	copyRow: 2.667, zipCall: 31.07, copies: 0.04307, transpose: 0.1173, element: 0.6514, widen: 0.07977,
+	fromL2: 0.1685, fromL3: 0.4254, fromMemory: 4.411, wait: 0.8988, streams: 37.78, reach: 1.244e+07,
+	fetched: 0.4034, written: 0.8644, inTiles: 0.8046, inRows: 0.6942, stream: 1.522, prefetched: 0.9708,
+	ragged: 0.443, tlb: 0.4931, entries: 6.263, conflict: 0.3784, zip: 0.08623, copyWord: 0.0007381,
+	copyRow: 2.667, zipCall: 31.07, copies: 0.03402, transpose: 0.1173, element: 0.6514, widen: 0.07977,
 	update: 2.067, broadcast: 1.425, dots: 1.131, reduce: 1.075, reduceTall: 0.4154, rows: 0.6743, exposed: 0.6089,
 	exposedDots: 0.5197,
 	l1:          32 << 10, l2: 1 << 20, l3: 1.498e+07,
@@ -82,10 +85,10 @@ var zen4AVX2 = costs{
 var zen4AVX512 = costs{
 	fma: 0.2622, load: 0.3568, latency: 1.53, store: 0.4811, tile: 0.02461, half: 0.5124, embedded: 0.8002,
 	call: 9.352, direct: 75.53, packs: 38.95, axpy: 205.9, dot: 169.1, blocked: 396.3, phase: 99.51, swap: 136.7,
-	fromL2: 0.1857, fromL3: 0.2827, fromMemory: 3.907, wait: 1.119, streams: 34.55, reach: 1.238e+07,
-	fetched: 0.4986, written: 0.9259, inTiles: 1.147, inRows: 0.8921, stream: 1.509, prefetched: 0.8619,
-	ragged: 0.795, tlb: 0.2116, entries: 7.246, conflict: 0.6301, zip: 0.09142, copyWord: 0.0008168,
-	copyRow: 3.802, zipCall: 18.55, copies: 0.2981, transpose: 0.2138, element: 0.7727, widen: 0.1574,
+	fromL2: 0.1857, fromL3: 0.2827, fromMemory: 3.907, wait: 1.329, streams: 36.43, reach: 1.596e+07,
+	fetched: 0.6752, written: 0.9259, inTiles: 1.147, inRows: 0.8921, stream: 1.509, prefetched: 0.8619,
+	ragged: 0.572, tlb: 0.2304, entries: 7.71, conflict: 0.6301, zip: 0.09142, copyWord: 0.0008168,
+	copyRow: 3.802, zipCall: 18.55, copies: 0.2367, transpose: 0.2138, element: 0.7727, widen: 0.1574,
 	update: 1.415, broadcast: 0.7322, dots: 1.062, reduce: 3.9, reduceTall: 0.4522, rows: 0.7632, exposed: 0.5976,
 	exposedDots: 0.5281,
 	l1:          32 << 10, l2: 1 << 20, l3: 1.738e+07,
@@ -110,7 +113,7 @@ var xeonAVX2 = costs{
 	entries: 0.03808, conflict: 0.05333, zip: 0.1656, copyWord: 0.07396, copyRow: 2.381, zipCall: 40.96,
 	copies: 0.3036, transpose: 0.3339, element: 0.9062, widen: 0.09177, update: 2.267, broadcast: 1.808, dots: 1.09,
 	reduce: 1.963, reduceTall: 0.5732, rows: 0.8508, exposed: 0.7247, exposedDots: 1.275,
-	l1: 48 << 10, l2: 2 << 20, l3: 3.305e+07,
+	l1: 48 << 10, l2: 2 << 20, l3: 3.305e+07, packsFirst: true,
 }
 
 var xeonAVX512 = costs{
@@ -122,7 +125,7 @@ var xeonAVX512 = costs{
 	zipCall: 19.31, copies: 0.02357, transpose: 0.3725, element: 1.138, widen: 0.1836, update: 2.337,
 	broadcast: 1.367, dots: 1.373, reduce: 2.606, reduceTall: 0.692, rows: 0.5954, exposed: 0.5666,
 	exposedDots: 0.6342,
-	l1:          48 << 10, l2: 2 << 20, l3: 2.568e+06,
+	l1:          48 << 10, l2: 2 << 20, l3: 2.568e+06, packsFirst: true,
 }
 
 var xeonAMX = costs{

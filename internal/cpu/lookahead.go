@@ -57,6 +57,16 @@ func (d *direct[T]) panelAhead(p, j, k, j0, jEnd int) lookahead[T] {
 	return linesAhead(d.b, at, d.ldb, k)
 }
 
+// panelAhead is the lookahead of the panel of B that follows the one at (p, j), of k steps, if
+// tiles copy B.
+func (d *blocked[T]) panelAhead(p, j, k int) lookahead[T] {
+	at := d.b.index(j+d.NR, p)
+	if j+d.NR >= d.n {
+		at = d.b.index(0, p+k)
+	}
+	return linesAhead(d.b.data, at, d.b.ld, k)
+}
+
 // linesAhead yields the lines of the panel of k rows at element at, which are ld elements apart: a
 // line of all rows, then another one. It starts with the line of the last element that could be in
 // a row's first one. If the row starts before that line, the panel to the left has fetched its

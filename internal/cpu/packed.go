@@ -181,6 +181,9 @@ func (d *blocked[T]) panel(w *phaseState, j, worker int) (b *T, ahead []T) {
 			return unsafe.SliceData(panel), d.packedB[min((at+d.NR*deep)/2, len(d.packedB)-1):]
 		}
 	}
+	if d.copies && !d.keeps {
+		return &all[worker*d.kc*d.NR], all[len(all)-1:]
+	}
 	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {
 		ahead = ahead[d.NR*deep:]
 	}

@@ -25,7 +25,11 @@ func TestPackedSameBits(t *testing.T) {
 		}
 		small := *k
 		small.f32, small.f64, small.i32 = shrunk(k.f32), shrunk(k.f64), shrunk(k.i32)
-		for _, k := range []*Kernel{k, &small} {
+		all := []*Kernel{k, &small}
+		if copying := copyingTiles(k); copying != nil {
+			all = append(all, copying)
+		}
+		for _, k := range all {
 			for _, pair := range gemmtest.Pairs() {
 				if !slices.Contains(k.Types(), pair.In) {
 					continue

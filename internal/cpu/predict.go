@@ -45,7 +45,7 @@ func (mk *microKernel[T]) predict(p *gemm.Problem, w method) float64 {
 	case algoDot:
 		return mk.predictDot(&x, w)
 	case algoBlocked:
-		return mk.predictBlocked(&x, w)
+		return mk.predictBlocked(&x, p, w)
 	case algoSplitK:
 		piece := pieceOf(p, pieceDepth(p))
 		pieces := float64(p.K) / float64(piece.K)
@@ -384,7 +384,7 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 }
 
 // predictBlocked follows [blocked].
-func (mk *microKernel[T]) predictBlocked(x *model, w method) float64 {
+func (mk *microKernel[T]) predictBlocked(x *model, p *gemm.Problem, w method) float64 {
 	steps := math.Ceil(x.k / float64(mk.Group))
 	passes := math.Ceil(steps / float64(mk.kc))
 	k := steps / passes
@@ -392,11 +392,19 @@ func (mk *microKernel[T]) predictBlocked(x *model, w method) float64 {
 	h := x.m / tiles
 	blocks := math.Ceil(x.m / float64(mk.mc))
 	compute := passes * panels * tiles * (k*x.step(h, 2) + h*2*x.store + x.tile + x.call)
-	compute += x.packing(steps, x.n, x.nr, x.alongKB)
 	padded := panels * x.nr * steps * x.elem
 	panel := k * x.nr * x.elem
-	memory := 2 * x.far(padded/lineBytes, x.all) // packed, then read
-	memory += (blocks-1)*x.far(padded/lineBytes, padded/passes) + (tiles-1)*x.far(padded/lineBytes, panel+h*k*x.elem)
+	lines := padded / lineBytes
+	memory := (blocks - 1) * x.far(lines, padded/passes)
+	if mk.canCopy(p) && x.m >= x.mr && !x.packsFirst {
+		rest := math.Mod(x.n, x.nr) // columns of the last panel, which tiles do not copy
+		compute += x.copies*x.b/lineBytes*(1-rest/x.n) + x.packing(steps, rest, x.nr, false)
+		memory += x.readB(&directLoops{method: method{algorithm: algoCopy}, passes: passes, k: k, panels: panels,
+			tiles: tiles, h: h, panel: panel, lines: lines})
+	} else {
+		compute += x.packing(steps, x.n, x.nr, x.alongKB)
+		memory += 2*x.far(lines, x.all) + (tiles-1)*x.far(lines, panel+h*k*x.elem) // packed, then read
+	}
 	linesA := x.a / lineBytes
 	start := x.blocked + x.phase*2*passes
 	if w.packsA {
