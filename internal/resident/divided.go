@@ -325,8 +325,7 @@ func (w *worker) wait(member int, e device.Event) error {
 
 func (w *worker) elem(o gemm.Operand) dtype.Type { return w.problem.Layout(o).Type }
 
-// launch enqueues a panel, whose gathered operands are in a slot. It repeats the launches of the
-// last product if that had the same matrices and factors.
+// launch enqueues a panel, whose gathered operands are in a slot.
 func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 	var m kernel.Memory
 	for o, at := range l.places {
@@ -345,15 +344,8 @@ func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 	}
 	// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
 	ctx = context.WithoutCancel(ctx)
-	key := launchKey{m, w.base, w.problem.Alpha, w.problem.Beta}
-	if l.captured == nil || l.key != key {
-		r, err := l.plan.Scaled(key.alpha, key.beta).InScratch(w.base+device.Ptr(w.workspace.scratch)).Capture(ctx, m)
-		if err != nil {
-			return err
-		}
-		l.captured, l.key = r, key
-	}
-	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return l.captured.Enqueue(ctx) })
+	pl := l.plan.Scaled(w.problem.Alpha, w.problem.Beta).In(w.backend.Device, w.base+device.Ptr(w.workspace.scratch))
+	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return pl.Enqueue(ctx, m) })
 }
 
 // collect enqueues the copies of results that other members have computed, or that this member has

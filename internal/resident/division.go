@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
@@ -32,19 +31,10 @@ type division struct {
 	kept     *execution
 }
 
-// launch is the planned launch of a panel, and its launches in the last product.
+// launch is the planned launch of a panel.
 type launch struct {
-	plan     *exec.Plan
-	places   [gemm.Operands]split.At
-	key      launchKey
-	captured *exec.Capture // guarded by device.ordering
-}
-
-// launchKey identifies the launches of a panel.
-type launchKey struct {
-	memory      kernel.Memory
-	workspace   device.Ptr
-	alpha, beta complex128
+	plan   *exec.Plan
+	places [gemm.Operands]split.At
 }
 
 // workspace is the memory that a member needs besides its matrices, by offsets.
@@ -228,7 +218,7 @@ func (x *division) launch(member int, p *split.Panel) (l launch) {
 	}
 	var q gemm.Problem
 	q, l.places = x.Launch(member, &x.Shares[member], p)
-	l.plan = whole.Part(q, row, col, nil)
+	l.plan = whole.Part(q, row, col)
 	l.plan.Config.CapVectors(&whole.Config)
 	return l
 }

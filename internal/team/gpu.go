@@ -127,7 +127,7 @@ func (x gpuJob) cuts() (grain, rows, cols int) {
 }
 
 func (x gpuJob) part(q *gemm.Problem, row, col int) (task, error) {
-	pl := x.Part(*q, row, col, nil)
+	pl := x.Part(*q, row, col)
 	pl.Config.CapVectors(&x.Config)
 	return gpuTask{pl.Scaled(q.Alpha, q.Beta)}, nil
 }
@@ -143,5 +143,5 @@ func (x gpuTask) run(ctx context.Context, operands *[gemm.Operands]block, scratc
 		m[o] = operands[o].at
 	}
 	// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
-	return x.InScratch(scratch.at).Enqueue(context.WithoutCancel(ctx), m)
+	return x.In(x.Backend().Device, scratch.at).Enqueue(context.WithoutCancel(ctx), m)
 }

@@ -97,7 +97,8 @@ func (u *Unfused) enqueueEpilogue(ctx context.Context, m kernel.Memory) error {
 	if err != nil {
 		return err
 	}
-	l, err := applyEpilogue.Launch(kernel.Args{Config: &u.config, Problem: &u.epilogue, Memory: m}, u.Backend())
+	l, err := applyEpilogue.Launch(kernel.Args{Config: &u.config, Problem: &u.epilogue, Memory: m},
+		u.Backend().Device)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 // Ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
 // the rows alone. Otherwise it depends on the vectors that the kernel loads, too.
 func (pl *Plan) Ordered() bool {
-	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Device.Info().Target.SM)
+	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Info().Target.SM)
 	return ok
 }
 
@@ -48,27 +48,18 @@ func (pl *Plan) Grain() int {
 // Order describes the order of the sums. Plans of equal products with equal orders compute equal
 // bits. Only tensor cores of the same architecture add alike.
 func (pl *Plan) Order() string {
-	return fmt.Sprintf("kernel %s, tile %v on %v", pl.Kernel.Name, pl.Config.Tile, pl.backend.Device.Info().Target)
+	return fmt.Sprintf("kernel %s, tile %v on %v", pl.Kernel.Name, pl.Config.Tile, pl.backend.Info().Target)
 }
 
 // Seconds predicts the time of the plan on its GPU.
 func (pl *Plan) Seconds() float64 {
 	const usualRate, usualClock = 1e13, 1.5e9 // operations and cycles per second of unknown GPUs
 	clock := usualClock
-	if m, err := model.Lookup(pl.backend.Device.Info().Name); err == nil && !m.Generic() {
+	if m, err := model.Lookup(pl.backend.Info().Name); err == nil && !m.Generic() {
 		clock = m.ClockHz
 	}
 	if pl.Cycles > 0 {
 		return pl.Cycles / clock
 	}
 	return pl.device.Flops() / usualRate
-}
-
-// Weight returns a number in proportion to the rate of the GPU.
-func (b *Backend) Weight() float64 {
-	info, clock := b.Device.Info(), 1.
-	if m, err := model.Lookup(info.Name); err == nil && !m.Generic() {
-		clock = m.ClockHz
-	}
-	return clock * float64(max(info.SMs, 1))
 }

@@ -19,7 +19,7 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine, theirs := pl.backend.Device.Info(), b.Device.Info()
+	mine, theirs := pl.backend.Info(), b.Info()
 	// Tensor cores of different architectures add in different ways. Kernels without an order use
 	// none.
 	sums, _ := pl.Kernel.Order(&pl.device, pl.Config.Tile, mine.Target.SM)

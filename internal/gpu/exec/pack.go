@@ -2,71 +2,46 @@ package exec
 
 import (
 	"context"
-	"errors"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 )
 
-// needsPacking reports whether the plan packs an operand before the product.
-func (pl *Plan) needsPacking() bool {
-	_, is := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
-	return is.Any()
-}
-
 // Packed returns the plan of the product with packed operands, and reports which operands
 // [Plan.Pack] packs for it.
 func (pl *Plan) Packed() (*Plan, kernel.Repacked) {
-	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
+	packed, which := pl.packed()
+	if which.Any() {
+		packed.complete()
+	}
+	return packed, which
+}
+
+// packed is Packed without the scratch memory of the plan.
+func (pl *Plan) packed() (*Plan, kernel.Repacked) {
+	q, which := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
+	if !which.Any() {
+		return pl, which
+	}
 	sub := *pl
 	sub.device, sub.align = q, kernel.Align{gemm.C: pl.align[gemm.C]}
-	return &sub, packed
+	return &sub, which
 }
 
-// Pack enqueues the packing of operand o, in the layout of the product, for the plan that
+// Pack enqueues in s the packing of operand o, in the layout of the product, for the plan that
 // [Plan.Packed] returns. The product must not be a batch.
-func (pl *Plan) Pack(ctx context.Context, o gemm.Operand, from, to device.Ptr) error {
-	sub, _ := pl.Packed()
-	return Sentinel(pl.pack(ctx, operandCopy{from: pl.device.Layouts[o], source: from, to: sub.device.Layouts[o],
-		target: to, count: 1}))
-}
-
-// packedBytes returns the bytes of operand o of q, the product with packed operands.
-func (pl *Plan) packedBytes(q *gemm.Problem, o gemm.Operand) int {
-	l, count := q.Layouts[o], 1
-	if pl.device.Batch.Stride[o] > 0 {
-		count = pl.device.Batch.Count
+func (pl *Plan) Pack(ctx context.Context, s device.Stream, o gemm.Operand, from, to device.Ptr) error {
+	packed, _ := pl.packed()
+	x := pl.packing(o, &packed.device)
+	x.source, x.target = from, to
+	var r recorder
+	pl.addPacking(&r, []operandCopy{x})
+	all, err := pl.backend.prepare(ctx, r.steps)
+	if err != nil {
+		return Sentinel(err)
 	}
-	return l.Type.Bytes(count * l.Rows * l.LD)
-}
-
-// enqueuePacked enqueues the packing of operands into scratch memory and the product.
-func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) {
-	sub, packed := pl.Packed()
-	q := &sub.device
-	var all []operandCopy
-	for _, o := range kernel.Packable {
-		if !packed[o] {
-			continue
-		}
-		from, to := pl.device.Layouts[o], q.Layouts[o]
-		r := operandCopy{from: from, source: m[o], to: to, count: 1}
-		if stride := pl.device.Batch.Stride[o]; stride > 0 {
-			r.count = pl.device.Batch.Count
-			r.sourceStride, r.targetStride = from.Type.Bytes(stride), to.Type.Bytes(q.Batch.Stride[o])
-		}
-		if r.target, err = pl.take(pl.packedBytes(q, o)); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, pl.give(r.target)) }()
-		m[o] = r.target
-		all = append(all, r)
-	}
-	if err := pl.pack(ctx, all...); err != nil {
-		return err
-	}
-	return sub.enqueue(ctx, m)
+	return Sentinel(all.enqueue(ctx, s))
 }
 
 // An operandCopy describes the packing of one matrix, or of count matrices of a strided batch. The
@@ -75,28 +50,34 @@ type operandCopy struct {
 	from, to                   gemm.Layout
 	source, target             device.Ptr
 	count                      int
-	sourceStride, targetStride int
+	sourceStride, targetStride device.Ptr
 }
 
-// pack enqueues the launches that pack matrices. One launch packs two operands if the same kernel
+// packing returns the packing of operand o for q, the product with packed operands, without
+// addresses.
+func (pl *Plan) packing(o gemm.Operand, q *gemm.Problem) operandCopy {
+	x := operandCopy{from: pl.device.Layouts[o], to: q.Layouts[o], count: 1}
+	if stride := pl.device.Batch.Stride[o]; stride > 0 {
+		x.count = pl.device.Batch.Count
+		x.sourceStride = device.Ptr(x.from.Type.Bytes(stride))
+		x.targetStride = device.Ptr(x.to.Type.Bytes(q.Batch.Stride[o]))
+	}
+	return x
+}
+
+// addPacking adds the launches that pack matrices. One launch packs two operands if the same kernel
 // packs both and neither is a batch.
-func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
+func (pl *Plan) addPacking(r *recorder, all []operandCopy) {
 	for len(all) > 0 {
 		t, together := pl.packKernel(all[0].from, all[0].to), 1
 		if t.kernel == kernel.Pack && len(all) > 1 && all[0].count*all[1].count == 1 &&
 			pl.packKernel(all[1].from, all[1].to) == t {
 			together = 2
 		}
-		f, err := pl.backend.Function(ctx, t.kernel, t.config)
-		if err != nil {
-			return err
-		}
-		if err := pl.launcher().Launch(ctx, f, t.packLaunch(all[:together])); err != nil {
-			return err
-		}
+		copies := all[:together]
+		r.steps = append(r.steps, step{t, func(kernel.Host) (device.Launch, error) { return t.packLaunch(copies), nil }})
 		all = all[together:]
 	}
-	return nil
 }
 
 // packLaunch returns the launch that packs the matrices of a batched operand, or one of each of two
@@ -104,7 +85,7 @@ func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 func (t kernelKey) packLaunch(all []operandCopy) device.Launch {
 	first, last := all[0], all[len(all)-1]
 	if len(all) > 1 {
-		first.sourceStride, first.targetStride = int(last.source-first.source), int(last.target-first.target)
+		first.sourceStride, first.targetStride = last.source-first.source, last.target-first.target
 	}
 	a := kernel.PackArgs{From: first.source, To: first.target, Apart: first.sourceStride, Targets: first.targetStride}
 	l := device.Launch{Grid: device.Dim3{Y: 1, Z: first.count}, Block: t.kernel.BlockThreads(t.config.Tile),
@@ -150,15 +131,4 @@ func (pl *Plan) packKernel(from, to gemm.Layout) kernelKey {
 		c.Tile.M, c.Tile.N = kernel.PackRows*kernel.PackThreads/32, from.Type.Elements(kernel.PackWords*32*kernel.WordBytes)
 	}
 	return kernelKey{kernel.Pack, c}
-}
-
-// packKernels returns the kernels with which the plan packs operands.
-func (pl *Plan) packKernels() (kernels []kernelKey) {
-	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
-	for _, o := range kernel.Packable {
-		if packed[o] {
-			kernels = append(kernels, pl.packKernel(pl.device.Layouts[o], q.Layouts[o]))
-		}
-	}
-	return kernels
 }

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -42,12 +44,7 @@ func TestPack(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				pl := &Plan{backend: New(d)}
-				pl.Config.Lines = true
-				if err := pl.pack(t.Context(), operandCopy{from: from, to: to, source: source, target: target,
-					count: 1}); err != nil {
-					t.Fatal(err)
-				}
+				pack(t, d, operandCopy{from: from, to: to, source: source, target: target, count: 1})
 				if err := d.CopyOut(t.Context(), got, target, device.Whole(len(got))); err != nil {
 					t.Fatal(err)
 				}
@@ -61,6 +58,35 @@ func TestPack(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// pack packs a matrix.
+func pack(t *testing.T, d device.Device, x operandCopy) {
+	t.Helper()
+	pl := &Plan{backend: New(d)}
+	pl.Config.Lines = true
+	var r recorder
+	pl.addPacking(&r, []operandCopy{x})
+	all, err := pl.backend.prepare(t.Context(), r.steps)
+	if err == nil {
+		err = all.enqueue(t.Context(), d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDistantOperands checks the distance of two operands that one launch packs, which an int may
+// not hold.
+func TestDistantOperands(t *testing.T) {
+	l := gemm.Layout{Type: dtype.BF16, Rows: 40, Cols: 40, LD: 41}
+	const apart = 5 << 33
+	copies := []operandCopy{{from: l, to: gemm.Padded(l), count: 1, source: 256 + apart, target: 512},
+		{from: l, to: gemm.Padded(l), count: 1, source: 256, target: 1024}}
+	params := new(Plan).packKernel(l, gemm.Padded(l)).packLaunch(copies).Params
+	if want := binary.LittleEndian.AppendUint64(nil, 1<<64-apart); !bytes.Contains(params, want) {
+		t.Errorf("parameters %x without the distance %x", params, want)
 	}
 }
 

@@ -37,11 +37,7 @@ func TestSplitF32(t *testing.T) {
 	if err := d.CopyIn(t.Context(), source, host, device.Whole(len(host))); err != nil {
 		t.Fatal(err)
 	}
-	pl := &Plan{backend: New(d)}
-	pl.Config.Lines = true
-	if err := pl.pack(t.Context(), operandCopy{from: from, to: to, source: source, target: target, count: 1}); err != nil {
-		t.Fatal(err)
-	}
+	pack(t, d, operandCopy{from: from, to: to, source: source, target: target, count: 1})
 	terms := make([]byte, to.Bytes())
 	if err := d.CopyOut(t.Context(), terms, target, device.Whole(len(terms))); err != nil {
 		t.Fatal(err)

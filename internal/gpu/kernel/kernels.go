@@ -12,6 +12,7 @@ package kernel
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"tilework/dtype"
@@ -214,12 +215,7 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 	a.repacked = repacked
 	p := &a.repacked
 	a.Problem = p
-	if k.GridFor != nil {
-		l.Grid, l.Cluster, err = k.GridFor(*c, p, on.Info())
-	} else {
-		l.Grid, err = TileGrid(p, c.Tile)
-	}
-	if err != nil {
+	if l.Grid, l.Cluster, err = k.grid(c, p, on.Info()); err != nil {
 		return l, err
 	}
 	if c.Tile.SplitK > 1 && a.PartialSums == 0 {
@@ -242,6 +238,23 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 	}
 	l.Params = params.Bytes()
 	return l, nil
+}
+
+// grid returns the dimensions of the grid and of a cluster. The error is ErrUnsupported.
+func (k *Kernel) grid(c *Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
+	if k.GridFor != nil {
+		return k.GridFor(*c, p, d)
+	}
+	grid, err = TileGrid(p, c.Tile)
+	return grid, cluster, err
+}
+
+// MaxProducts returns the maximum number of products of a strided batch in one launch.
+func (k *Kernel) MaxProducts() int {
+	if k.GridFor != nil {
+		return math.MaxInt
+	}
+	return MaxGridRows
 }
 
 // Host is the part of a device that [Kernel.Launch] needs.

@@ -126,12 +126,11 @@ func (k *Kernel) Packed(p *gemm.Problem, s Tile) gemm.Problem {
 
 // PackArgs describes a launch of [Pack] or [SplitF32]. A launch packs the matrices of a batch along
 // z, or one matrix of each of two operands along x. Matrix n is read at From + n·Apart and written
-// at To + n·Targets, in bytes.
+// at To + n·Targets, in bytes modulo 2⁶⁴: the second operand may be below the first.
 type PackArgs struct {
-	From, To       device.Ptr
-	Apart, Targets int
-	Blocks         int // along x for the first operand; the others pack the second one
-	Sizes          [2]PackSize
+	From, To, Apart, Targets device.Ptr
+	Blocks                   int // along x for the first operand; the others pack the second one
+	Sizes                    [2]PackSize
 }
 
 // PackSize describes a matrix that is packed.

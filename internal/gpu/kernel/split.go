@@ -44,11 +44,6 @@ func SplitCount(p *gemm.Problem, s Tile) int {
 // SplitBlocks returns the number of blocks that have parts of K for a tile of C.
 func SplitBlocks(p *gemm.Problem, s Tile) int { return CeilDiv(SplitCount(p, s), max(s.SerialK, 1)) }
 
-// PartialSumBytes returns the size of the scratch memory for the partial sums.
-func PartialSumBytes(p *gemm.Problem, s Tile) int {
-	return p.Accum().Bytes(SplitCount(p, s) * p.M * PartialSumLD(p))
-}
-
 // PartialSumLD returns the leading dimension of the partial sums, a multiple of the vector length.
 func PartialSumLD(p *gemm.Problem) int {
 	width := VectorOf(p.Accum())

@@ -140,13 +140,13 @@ func TestScratchOfParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pl.UsesScratch() {
+	if pl.ScratchBytes() > 0 {
 		t.Fatal("the whole product packs operands: want one that does not")
 	}
 	s := pl.blocked(pl.once(), blocking{rows: m, cols: 256, held: [gemm.C + 1]int{1, 1, 2}})
 	needed := 0
 	for i := range s.steps {
-		needed = max(needed, pl.part(&s.steps[i], s.packs, nil).ScratchBytes())
+		needed = max(needed, pl.part(&s.steps[i], s.packs).ScratchBytes())
 		if s.steps[i].concurrent {
 			t.Errorf("step %d runs beside others, which use the same scratch memory", i)
 		}

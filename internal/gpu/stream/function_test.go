@@ -67,7 +67,7 @@ func TestFunctions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.M > kernel.MaxVectorBytes && !pl.UsesScratch() {
+				if p.M > kernel.MaxVectorBytes && pl.ScratchBytes() == 0 {
 					pl.Steps = pl.overlapped(pl.once(), cutSpan(span{0, p.M}, kernel.MaxVectorBytes))
 				}
 				if err := pl.Run(t.Context(), buf); err != nil {

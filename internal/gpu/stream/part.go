@@ -34,6 +34,6 @@ func (pl *Plan) PartOf(p *gemm.Problem, row, col int) *Plan {
 	if o.head == 0 || len(o.slices) == 1 {
 		o = part.once()
 	}
-	part.Plan = pl.Part(part.problem(part.whole()), 0, 0, nil)
+	part.Plan = pl.Part(part.problem(part.whole()), 0, 0)
 	return part
 }

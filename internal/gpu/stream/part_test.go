@@ -46,7 +46,7 @@ func TestParts(t *testing.T) {
 		}
 		chosen := c.plan(t, b, &p)
 		orders := []*order{nil}
-		if rows, cols := chosen.units(); p.K > 128 && sliceable(&p) && !chosen.UsesScratch() {
+		if rows, cols := chosen.units(); p.K > 128 && sliceable(&p) && chosen.ScratchBytes() == 0 {
 			slices := []span{{0, 128}, {128, p.K}}
 			orders = append(orders, &order{slices, rows, true}, &order{slices, p.M, true}, &order{slices, cols, false})
 			sliced++

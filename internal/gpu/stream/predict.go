@@ -207,7 +207,7 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 			best, least = s, e
 		}
 	}
-	if pl.UsesScratch() {
+	if pl.ScratchBytes() > 0 {
 		return best, least // in other schedules, scratch memory belongs to a single stream
 	}
 	// Overlap hides at most all but the longest of the three.

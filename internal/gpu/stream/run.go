@@ -42,7 +42,7 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers, m *member) (err error) 
 		return err
 	}
 	for i := range s.steps {
-		if err := pl.part(&s.steps[i], false, nil).Compile(ctx); err != nil {
+		if err := pl.part(&s.steps[i], false).Compile(ctx); err != nil {
 			return err
 		}
 	}
@@ -67,10 +67,10 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers, m *member) (err error) 
 	return x.overlap(ctx)
 }
 
-// part returns the plan of a step for a stream. If packs is set, it is the plan for operands that
-// are packed where the kernel needs them packed.
-func (pl *Plan) part(s *step, packs bool, on device.Stream) *exec.Plan {
-	p := pl.Part(pl.problem(s), s.rows.from, s.cols.from, on)
+// part returns the plan of a step. If packs is set, it is the plan for operands that are packed
+// where the kernel needs them packed.
+func (pl *Plan) part(s *step, packs bool) *exec.Plan {
+	p := pl.Part(pl.problem(s), s.rows.from, s.cols.from)
 	if packs {
 		p, _ = p.Packed()
 	}
@@ -469,7 +469,7 @@ func (x *oneShot) copyIn(ctx context.Context, s *step) error {
 		if raw != 0 {
 			to := x.buffers[o][s.buffers[o]].at
 			if err := x.plan.Timeline.Do(x.in, timeline.Compute, 0, func() error {
-				return x.plan.part(s, false, x.in).Pack(ctx, o, raw, to)
+				return x.plan.part(s, false).Pack(ctx, x.in, o, raw, to)
 			}); err != nil {
 				return err
 			}
@@ -521,7 +521,7 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 		m[gemm.ScaleB] += device.Ptr(b.Type.Bytes(b.Index(0, s.cols.from/sideB)))
 	}
 	return x.plan.Timeline.Do(on, timeline.Compute, 0, func() error {
-		return x.plan.part(s, x.schedule.packs, on).InScratch(x.scratch).Enqueue(ctx, m)
+		return x.plan.part(s, x.schedule.packs).In(on, x.scratch).Enqueue(ctx, m)
 	})
 }
 

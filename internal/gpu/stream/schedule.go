@@ -112,7 +112,7 @@ func (pl *Plan) held(x gemm.Operand, tile part) gemm.Layout {
 		st.cols = tile.cols
 	}
 	st.tiles = st.parts()
-	packed, _ := pl.Part(pl.problem(st), 0, 0, nil).Packed()
+	packed, _ := pl.Part(pl.problem(st), 0, 0).Packed()
 	return packed.Problem().Layouts[x]
 }
 
@@ -224,7 +224,7 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 		}
 		if size := [...]int{st.rows.n(), st.cols.n(), st.depth.n()}; !measured[size] {
 			measured[size] = true
-			s.scratch = max(s.scratch, pl.part(st, packs, nil).ScratchBytes())
+			s.scratch = max(s.scratch, pl.part(st, packs).ScratchBytes())
 		}
 	}
 	// A part may need scratch memory although the whole product does not: its rows are shorter. The

@@ -1,0 +1,62 @@
+package exec
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// kernels returns the kernels that the plan launches, each once.
+func (pl *Plan) kernels() (all []kernelKey) {
+	for _, s := range pl.record().steps {
+		if !slices.Contains(all, s.kernelKey) {
+			all = append(all, s.kernelKey)
+		}
+	}
+	return all
+}
+
+// Compile compiles the kernels of the plan that are not in the cache. The errors are those of
+// [Plan.Enqueue].
+func (pl *Plan) Compile(ctx context.Context) error {
+	for _, key := range pl.kernels() {
+		if _, err := pl.backend.Function(ctx, key.kernel, key.config); err != nil {
+			return Sentinel(err)
+		}
+	}
+	return nil
+}
+
+// CompileAll compiles plans, several at a time, and returns the error of each. It skips nil.
+func CompileAll(ctx context.Context, plans []*Plan) []error {
+	errs := make([]error, len(plans))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, pl := range plans {
+		if pl == nil {
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			errs[i] = pl.Compile(ctx)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// CompileTime returns the time to generate and compile the kernels of the plan, by whichever plan
+// used them first. It is 0 if none is compiled yet.
+func (pl *Plan) CompileTime() time.Duration {
+	total := time.Duration(0)
+	for _, key := range pl.kernels() {
+		entry := pl.backend.entry(key)
+		entry.mu.Lock()
+		total += entry.took
+		entry.mu.Unlock()
+	}
+	return total
+}

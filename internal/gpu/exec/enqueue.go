@@ -1,0 +1,111 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+)
+
+// launches are the launches of a product in the order of a stream.
+type launches []launch
+
+// launch is a launch of a compiled kernel.
+type launch struct {
+	function device.Function
+	device.Launch
+}
+
+// launchKey identifies the launches of a product on matrices and in scratch memory at fixed
+// addresses.
+type launchKey struct {
+	plan    *Plan     // see [Plan.origin]
+	factors [4]uint64 // the bits of alpha and beta, as -0 equals 0
+	memory  kernel.Memory
+	scratch device.Ptr
+}
+
+// launchKey returns the key of the launches on matrices at m.
+func (pl *Plan) launchKey(m *kernel.Memory, scratch device.Ptr) launchKey {
+	alpha, beta, bits := pl.device.Alpha, pl.device.Beta, math.Float64bits
+	factors := [4]uint64{bits(real(alpha)), bits(imag(alpha)), bits(real(beta)), bits(imag(beta))}
+	return launchKey{pl.origin, factors, *m, scratch}
+}
+
+// Enqueue enqueues the product on matrices in device memory, in the layouts of [Plan.Problem], and
+// does not wait for its completion. Errors of the device wrap those of package gemm where one
+// applies, see [Sentinel].
+func (pl *Plan) Enqueue(ctx context.Context, m kernel.Memory) error {
+	return Sentinel(pl.enqueue(ctx, &m))
+}
+
+func (pl *Plan) enqueue(ctx context.Context, m *kernel.Memory) (err error) {
+	d := pl.backend.Device
+	switch {
+	case pl.stream != nil:
+		return pl.launch(ctx, pl.stream, m, pl.scratch)
+	case pl.scratchBytes == 0:
+		return pl.launch(ctx, d, m, 0)
+	}
+	scratch, err := d.Alloc(pl.scratchBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = device.Join(err, d.Free(scratch)) }()
+	return pl.launch(ctx, d, m, scratch)
+}
+
+// launch enqueues the launches in a stream. Encoding them takes longer than enqueuing them, so they
+// are kept for the next product of the same matrices.
+func (pl *Plan) launch(ctx context.Context, s device.Stream, m *kernel.Memory, scratch device.Ptr) error {
+	all, err := pl.backend.launches.Get(pl.launchKey(m, scratch), func() (launches, error) {
+		r := recorder{base: scratch}
+		pl.addTo(&r, *m)
+		return pl.backend.prepare(ctx, r.steps)
+	})
+	if err != nil {
+		return err
+	}
+	return all.enqueue(ctx, s)
+}
+
+// prepare returns the launches of steps. It compiles the kernels that are not in the cache.
+func (b *Backend) prepare(ctx context.Context, steps []step) (launches, error) {
+	all := make(launches, len(steps))
+	for i, s := range steps {
+		f, err := b.Function(ctx, s.kernel, s.config)
+		if err != nil {
+			return nil, err
+		}
+		l, err := s.encode(b.Device)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = launch{f, l}
+	}
+	return all, nil
+}
+
+// enqueue enqueues the launches.
+func (all launches) enqueue(ctx context.Context, s device.Stream) error {
+	for i := range all {
+		if err := s.Launch(ctx, all[i].function, all[i].Launch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sentinel wraps an error of the device in the matching error of package gemm, if there is one.
+func Sentinel(err error) error {
+	switch {
+	case errors.Is(err, device.ErrOutOfMemory):
+		return device.WithKind(gemm.ErrOutOfMemory, err)
+	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
+		return device.WithKind(gemm.ErrNoDevice, err)
+	}
+	return err
+}

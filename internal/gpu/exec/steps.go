@@ -1,0 +1,144 @@
+package exec
+
+import (
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+)
+
+// A plan lists the steps of a product in one place. The kernels to compile, the size of the scratch
+// memory and the launches all follow from that list.
+
+// step is a launch of a product.
+type step struct {
+	kernelKey
+	// encode returns the launch with its arguments.
+	encode func(kernel.Host) (device.Launch, error)
+}
+
+// recorder collects the steps of a product in the order of their stream, and assigns the scratch
+// memory in which they pass data to each other.
+type recorder struct {
+	steps []step
+	base  device.Ptr // of the scratch memory
+	taken int        // bytes of it, or math.MaxInt if there are more
+}
+
+// scratchAlign is the alignment of each part of the scratch memory, that of [device.Device.Alloc].
+const scratchAlign = 256
+
+// take returns the address of scratch memory for an array of the given sizes.
+func (r *recorder) take(t dtype.Type, sizes ...int) device.Ptr {
+	at := r.base + device.Ptr(r.taken)
+	elements, bytes := 1, float64(t.Bits())/8
+	for _, n := range sizes {
+		elements, bytes = elements*n, bytes*float64(n)
+	}
+	if float64(r.taken)+bytes >= math.MaxInt-scratchAlign {
+		r.taken = math.MaxInt
+		return at
+	}
+	r.taken += kernel.RoundUp(t.Bytes(elements), scratchAlign)
+	return at
+}
+
+// add adds a launch of a kernel that computes a product.
+func (r *recorder) add(k *kernel.Kernel, a kernel.Args) {
+	r.steps = append(r.steps, step{kernelKey{k, a.Config.CompileKey()}, func(on kernel.Host) (device.Launch, error) {
+		return k.Launch(a, on)
+	}})
+}
+
+// record returns the steps of the product without the addresses of its matrices: the kernels, and
+// the size of the scratch memory.
+func (pl *Plan) record() (r recorder) {
+	pl.addTo(&r, kernel.Memory{})
+	return r
+}
+
+// addTo adds the steps of the product.
+func (pl *Plan) addTo(r *recorder, m kernel.Memory) {
+	p := &pl.device
+	switch {
+	case p.Empty():
+	case p.Batch.Kind == gemm.Strided && p.Batch.Count > pl.Kernel.MaxProducts():
+		pl.addBatchChunks(r, m)
+	case pl.Config.Factor.Valid():
+		pl.addGated(r, m)
+	default:
+		pl.addProduct(r, m)
+	}
+}
+
+// addBatchChunks adds a strided batch in several launches of as many products as a grid can have.
+func (pl *Plan) addBatchChunks(r *recorder, m kernel.Memory) {
+	count, most := pl.device.Batch.Count, pl.Kernel.MaxProducts()
+	for first := 0; first < count; first += most {
+		chunk, at := *pl, m
+		chunk.device.Batch.Count = min(count-first, most)
+		for o := range gemm.C + 1 {
+			at[o] += device.Ptr(pl.device.Layouts[o].Type.Bytes(first * pl.device.Batch.Stride[o]))
+		}
+		chunk.addTo(r, at)
+	}
+}
+
+// addGated adds the two launches of a gated product: A·Up into scratch memory, and A·B, whose
+// epilogue multiplies by it.
+func (pl *Plan) addGated(r *recorder, m kernel.Memory) {
+	other := *pl
+	other.device = pl.device.Other()
+	other.device.C().LD = kernel.PartialSumLD(&pl.device)
+	other.align = kernel.Align{gemm.A: pl.align[gemm.A], gemm.B: pl.align[gemm.Up]}
+	other.Config = pl.configFor(&other.device)
+	other.Config.LimitVectors(other.align)
+	c := other.device.C()
+	factor := r.take(c.Type, c.Rows, c.LD)
+	other.addTo(r, kernel.Memory{gemm.A: m[gemm.A], gemm.B: m[gemm.Up], gemm.C: factor})
+	m[gemm.Up] = factor
+	pl.addProduct(r, m)
+}
+
+// addProduct adds the packing of operands and the product or, of a gated one in two launches, the
+// second.
+func (pl *Plan) addProduct(r *recorder, m kernel.Memory) {
+	packed, which := pl.packed()
+	if !which.Any() {
+		pl.addKernel(r, m)
+		return
+	}
+	var copies []operandCopy
+	for _, o := range kernel.Packable {
+		if which[o] {
+			x := pl.packing(o, &packed.device)
+			x.source, x.target = m[o], r.take(x.to.Type, x.count, x.to.Rows, x.to.LD)
+			m[o] = x.target
+			copies = append(copies, x)
+		}
+	}
+	pl.addPacking(r, copies)
+	packed.addKernel(r, m)
+}
+
+// addKernel adds the launch of the kernel. Split-K takes two: the kernel computes partial sums in
+// scratch memory, and another adds them and writes C.
+func (pl *Plan) addKernel(r *recorder, m kernel.Memory) {
+	p, s := &pl.device, pl.Config.Tile
+	a := kernel.Args{Config: &pl.Config, Problem: p, Memory: m, Row0: pl.row0, Col0: pl.col0}
+	if s.SplitK < 2 {
+		r.add(pl.Kernel, a)
+		return
+	}
+	a.PartialSums = r.take(p.Accum(), kernel.SplitCount(p, s), p.M, kernel.PartialSumLD(p))
+	a.SplitLen = kernel.SplitLen(p, s)
+	partial, total := pl.Config.PartialSums(), kernel.SplitKSumConfig(pl.Config)
+	first, second := a, a
+	first.Config, first.Memory[gemm.C] = &partial, 0
+	first.SplitLen *= max(s.SerialK, 1)
+	second.Config = &total
+	r.add(pl.Kernel, first)
+	r.add(kernel.SplitKSum, second)
+}
