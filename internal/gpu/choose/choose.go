@@ -177,13 +177,11 @@ func (r *row) estimate(c *Candidate, j *job) {
 // splits lists the numbers of parts of K that give each SM one block, two blocks and so on up to
 // maxFill, where each part has some steps.
 func (r *row) splits(j *job, s kernel.Tile) []int {
-	height, width := s.SizeInC()
-	rows := kernel.CeilDiv(j.M, height)
-	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single ||
-		rows > kernel.MaxGridRows {
+	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single {
 		return nil
 	}
-	tiles := rows * kernel.CeilDiv(j.N, width)
+	height, width := s.SizeInC()
+	tiles := kernel.CeilDiv(j.M, height) * kernel.CeilDiv(j.N, width)
 	var list []int
 	last := 1
 	for fill := 1; fill <= r.maxFill; fill++ {

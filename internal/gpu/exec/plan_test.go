@@ -3,6 +3,9 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // products returns products that differ in size, layouts, types, factors, epilogue, precision,
@@ -77,6 +81,71 @@ func TestPlansAreKept(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// hugeProduct returns a random product with sides of up to 32 bits: single, row-invariant, a
+// strided batch or groups of rows.
+func hugeProduct(rng *rand.Rand) (p gemm.Problem, err error) {
+	in := []dtype.Type{dtype.F32, dtype.BF16, dtype.I8, dtype.F8E4M3, dtype.F64}[rng.IntN(5)]
+	side := func() int { return rng.IntN(1 << min(rng.IntN(33), bits.UintSize-2)) }
+	m, n, k := side(), side(), side()
+	layout := func(rows, cols int) gemm.Layout {
+		l := gemm.Dense(in, rows, cols)
+		if rng.IntN(2) == 0 {
+			l = gemm.Dense(in, cols, rows).T()
+		}
+		if rng.IntN(2) == 0 {
+			l = gemm.Padded(l)
+		}
+		return l
+	}
+	c := gemm.Dense(in.Info().Results[0], m, n)
+	if p, _, err = gemm.New(1, layout(m, k), layout(k, n), 0, c, gemm.Epilogue{}); err != nil {
+		return p, err
+	}
+	switch rng.IntN(4) {
+	case 0:
+		p = p.WithRowInvariance(rng.IntN(2) == 0)
+	case 1:
+		p, err = p.Strided(side(), gemm.Batch{Stride: gemm.Strides{p.A().Len(), p.B().Len(), p.C().Len()}})
+	case 2:
+		p, err = p.Grouped(side(), p.B().Len())
+	}
+	return p, err
+}
+
+// TestPlansLaunch checks that every launch of a product that can be planned has a grid that a GPU
+// accepts, for matrices of up to 4 TB, and that all empty products can be planned.
+func TestPlansLaunch(t *testing.T) {
+	rng := testrand.New(t)
+	d := hopper()
+	b, planned := New(d), 0
+	for range testkit.Cases(2000, 20000) {
+		p, err := hugeProduct(rng)
+		if err != nil || p.Traffic() > 1<<42 {
+			continue
+		}
+		pl, err := b.Plan(&p, Options{KeepLayout: true})
+		if errors.Is(err, gemm.ErrUnsupported) && !p.Empty() {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", &p, err)
+		}
+		planned++
+		r := recorder{base: 1 << 50}
+		pl.addTo(&r, at(&p, 1<<40))
+		for _, s := range r.steps {
+			if l, err := s.encode(d); err != nil {
+				t.Errorf("%v with %s: %v", &p, pl.Spec(), err)
+			} else if g := l.Grid; max(g.Y, g.Z) > kernel.MaxGridRows || g.X > math.MaxInt32 || min(g.X, g.Y, g.Z) < 1 {
+				t.Errorf("%v with %s: a grid of %v", &p, pl.Spec(), g)
+			}
+		}
+	}
+	if planned < 500 {
+		t.Errorf("planned %d products, want at least 500", planned)
 	}
 }
 

@@ -77,7 +77,16 @@ func (k *Kernel) CheckConfig(p *gemm.Problem, c *Config, d *device.Info) error {
 	if err := k.checkFit(p, c.Tile); err != nil {
 		return err
 	}
-	return k.checkBlock(c, d)
+	if err := k.checkBlock(c, d); err != nil || p.Empty() {
+		return err // no launch computes an empty C
+	}
+	if p.Batch.Kind == gemm.Strided && p.Batch.Count > k.MaxProducts() { // in several launches
+		q := *p
+		q.Batch.Count = k.MaxProducts()
+		p = &q
+	}
+	_, _, err := k.grid(c, p, d)
+	return err
 }
 
 // errNoArithmetic returns the error for operands that the kernel does not multiply in their own
