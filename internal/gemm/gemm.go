@@ -376,6 +376,18 @@ func (p *Problem) Wrapped(sum float64) float64 {
 // ReadsAB reports whether the product reads A and B.
 func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }
 
+// UnitFactors returns p with 1 for an alpha or beta other than 0. The plans of products that differ
+// in such factors alone are the same.
+func (p Problem) UnitFactors() Problem {
+	if p.Alpha != 0 {
+		p.Alpha = 1
+	}
+	if p.Beta != 0 {
+		p.Beta = 1
+	}
+	return p
+}
+
 // Flops returns the number of operations, 2·M·N·K: a multiplication and an addition for each term.
 // It includes all products of a batch, and both products of a gated one.
 func (p *Problem) Flops() float64 {

@@ -346,7 +346,7 @@ func (p *Product) span(o gemm.Operand) Matrix {
 
 // planKey identifies a plan.
 type planKey struct {
-	problem gemm.Problem // with nonzero factors replaced by 1
+	problem gemm.Problem // with unit factors
 	kernel  string
 	align   kernel.Align
 	changes uint64 // count of changes of the tuned choices
@@ -357,14 +357,7 @@ const mostPlans = 1024
 
 // keyOf returns the key of the plan of a product.
 func keyOf(p *gemm.Problem, m *kernel.Memory, name string) planKey {
-	key := planKey{*p, name, alignment(m), tuned.Changes()}
-	if p.Alpha != 0 {
-		key.problem.Alpha = 1
-	}
-	if p.Beta != 0 {
-		key.problem.Beta = 1
-	}
-	return key
+	return planKey{p.UnitFactors(), name, alignment(m), tuned.Changes()}
 }
 
 // plan returns the plan of a product on the first GPU. Planning takes longer than launching, so

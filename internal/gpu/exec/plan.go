@@ -54,8 +54,9 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	case opt.Shape != "":
 		err = fmt.Errorf("%w: tile %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
 	default:
-		pl.Choice, err = b.choices.Get(choiceKey{pl.device, pl.align}, func() (choose.Choice, error) {
-			return choose.Best(&pl.device, pl.align, info)
+		key := choiceKey{pl.device.UnitFactors(), pl.align}
+		pl.Choice, err = b.choices.Get(key, func() (choose.Choice, error) {
+			return choose.Best(&key.problem, key.align, info)
 		})
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"unsafe"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
@@ -146,6 +147,27 @@ func TestPlansLaunch(t *testing.T) {
 	}
 	if planned < 500 {
 		t.Errorf("planned %d products, want at least 500", planned)
+	}
+}
+
+// TestFactorsShareChoices checks that a product with another alpha or beta is not planned again.
+func TestFactorsShareChoices(t *testing.T) {
+	b := New(hopper())
+	why := func(alpha, beta complex128) string {
+		p := *testkit.Product(t, dtype.BF16, dtype.BF16, 512, 512, 512)
+		p.Alpha, p.Beta = alpha, beta
+		pl, err := b.Plan(&p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pl.Problem().Alpha != alpha || pl.Problem().Beta != beta {
+			t.Errorf("planned with factors %v and %v, want %v and %v", pl.Problem().Alpha, pl.Problem().Beta, alpha, beta)
+		}
+		return pl.Why
+	}
+	first, second := why(1, 2), why(3, 4)
+	if unsafe.StringData(first) != unsafe.StringData(second) {
+		t.Error("two choices for products that differ in alpha and beta alone")
 	}
 }
 
