@@ -254,6 +254,8 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 	c, ok := fastest(candidates([]*row{r}, j))
 	switch {
 	case ok:
+	case j.orderErr != nil:
+		return Choice{}, j.orderErr
 	case j.ordered:
 		return Choice{}, fmt.Errorf("%w: kernel %s in a row-invariant product: want a kernel that sums %v",
 			gemm.ErrUnsupported, r.Name, j.order)

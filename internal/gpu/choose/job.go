@@ -84,8 +84,28 @@ func (j *job) parts(s kernel.Tile) (parts, depth int) {
 // cycle and SM.
 func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) }
 
+// Numbers of bytes and elements are floats, as ints of 32 bits do not hold those of large products,
+// nor of 64 bits those of the largest that a problem describes.
+
+// resultBytes returns the bytes of C.
+func (j *job) resultBytes() float64 { return volume(j.Products(), j.C().Bytes()) }
+
 // operandBytes returns the bytes of A and B.
-func (j *job) operandBytes() float64 { return max(j.traffic-float64(j.Products()*j.C().Bytes()), 0) }
+func (j *job) operandBytes() float64 { return max(j.traffic-j.resultBytes(), 0) }
+
+// partialSumBytes returns the bytes of the partial sums of split-K.
+func (j *job) partialSumBytes(parts int) float64 {
+	return volume(parts, j.M, kernel.PartialSumLD(j.Problem), j.Accum().Bytes(1))
+}
+
+// volume returns the product of sizes.
+func volume(sizes ...int) float64 {
+	x := 1.0
+	for _, n := range sizes {
+		x *= float64(n)
+	}
+	return x
+}
 
 // overlap returns the time of activities that overlap: that of the longest, and somewhat more if
 // several take about as long. It is the 4-norm of the times.
@@ -118,8 +138,7 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 	n := &j.costs.machine.sum
 	second := kernel.SplitKSumConfig(*c).Tile
 	rounds := kernel.CeilDiv(parts, second.K*second.Stages)
-	bytes := j.Accum().Bytes(parts * j.M * kernel.PartialSumLD(j.Problem))
-	return n.launch + n.round*float64(rounds) + j.perSM(float64(bytes), n.bytes)
+	return n.launch + n.round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.bytes)
 }
 
 // serialParts returns the cycles in which the blocks of an SM add the sums of serial parts to their
@@ -131,7 +150,7 @@ func (j *job) serialParts(k *kernel.Kernel, s kernel.Tile, x *prediction) float6
 		return float64(s.SerialK-1) * float64(x.rounds) * (n.drain + n.add)
 	case k == kernel.Blocked && kernel.TotalsInShared(s, j.Accum()):
 		const clear = 2 // before the first part and after the last one
-		return float64(s.SerialK+clear-1) * float64(kernel.CeilDiv(x.blocks, j.sms)*s.M*s.N) * n.shared
+		return float64(s.SerialK+clear-1) * volume(kernel.CeilDiv(x.blocks, j.sms), s.M, s.N) * n.shared
 	}
 	return float64(s.SerialK-1) * float64(x.rounds) * n.add
 }

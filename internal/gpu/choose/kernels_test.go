@@ -1,6 +1,9 @@
 package choose_test
 
 import (
+	"errors"
+	"fmt"
+	"math/bits"
 	"strings"
 	"testing"
 
@@ -175,5 +178,49 @@ func TestOrderWithoutProducts(t *testing.T) {
 		if _, err := choose.Best(&p, kernel.Align{}, h200); err != nil {
 			t.Errorf("alpha %v: %v", p.Alpha, err)
 		}
+	}
+}
+
+// TestNoOrder checks the error for a kernel that is requested by name, for a row-invariant product
+// without an order of summation on the device.
+func TestNoOrder(t *testing.T) {
+	p, err := testkit.Product(t, dtype.F32, dtype.F32, 64, 64, 64).WithPrecision(gemm.F32x3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Invariance = gemm.InvariantRows
+	cramped := *h200
+	cramped.MaxShared = 0
+	_, err = choose.Named("wgmma", "", &p, kernel.Align{}, &cramped)
+	const want = "no kernel computes row-invariant products"
+	if !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want ErrUnsupported and %q", err, want)
+	}
+}
+
+// TestHugePartialSums checks that the predicted time of split-K grows with the number of parts,
+// although an int does not hold the bytes of the partial sums.
+func TestHugePartialSums(t *testing.T) {
+	p := testkit.Product(t, dtype.F32, dtype.F32, 1<<(bits.UintSize/2-9), 1<<(bits.UintSize/2-1), 1<<13)
+	last := 0.0
+	for _, parts := range []int{2, 16, 128} {
+		c, err := choose.Named("blocked", fmt.Sprintf("256x32x8/8x8/4*%d", parts), p, kernel.Align{}, h200)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Cycles <= last {
+			t.Errorf("%v with %d parts of K: %g cycles, and %g with an eighth of them", p, parts, c.Cycles, last)
+		}
+		last = c.Cycles
+	}
+}
+
+// TestWideOrder checks that a product has an order of summation even if matrices of as many columns
+// and of more rows would be too large for an int of 32 bits.
+func TestWideOrder(t *testing.T) {
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 1, 1<<19, 16)
+	p.Invariance = gemm.InvariantRows
+	if _, err := choose.OrderOf(&p, h200); err != nil {
+		t.Errorf("%v: %v", &p, err)
 	}
 }

@@ -23,8 +23,9 @@ import (
 // one token to training.
 var referenceRows = []int{1, 8, 64, 512, 4096}
 
-// referenceSMs is the number of SMs of the GPU of every architecture for which it is predicted.
-const referenceSMs = 132
+// referenceSMs is the number of SMs of the GPU of every architecture for which it is predicted, and
+// referenceThreads the maximum number of threads of a block there.
+const referenceSMs, referenceThreads = 132, 1024
 
 // partsOfK are the numbers of parts of K of the orders to choose from.
 var partsOfK = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}
@@ -50,7 +51,7 @@ func OrderOf(p *gemm.Problem, d *device.Info) (kernel.Order, error) {
 	if key.side = sideB; p.Invariance == gemm.InvariantColumns {
 		key.side = side
 	}
-	return orders.Get(key, func() (kernel.Order, error) { return key.cheapest(d.MaxThreads) })
+	return orders.Get(key, key.cheapest)
 }
 
 // orderTimes holds the predicted times of the fastest candidates with an order.
@@ -60,15 +61,43 @@ type orderTimes struct {
 }
 
 // cheapest returns the order with the least cost.
-func (key *orderKey) cheapest(maxThreads int) (best kernel.Order, err error) {
-	d := &device.Info{SMs: referenceSMs, MaxThreads: maxThreads, MaxShared: key.maxShared, Target: key.target}
-	var all []orderTimes
-	fastest := slices.Repeat([]float64{math.Inf(1)}, len(referenceRows))
+func (key *orderKey) cheapest() (best kernel.Order, err error) {
+	all, fastest, err := key.orderTimes()
+	if err != nil {
+		return best, err
+	}
+	least := math.Inf(1)
+	for _, x := range all {
+		cost := 0.0
+		for n := range fastest {
+			loss := math.Log(x.cycles[n] / fastest[n])
+			cost += loss * loss
+		}
+		if cost < least {
+			least, best = cost, x.Order
+		}
+	}
+	if math.IsInf(least, 1) {
+		return best, fmt.Errorf("%w: no kernel computes row-invariant products of %v in precision %v on %v",
+			gemm.ErrUnsupported, key.in, key.precision, key.target)
+	}
+	return best, nil
+}
+
+// orderTimes returns the orders in which the product can be computed, and the predicted time of the
+// fastest candidate, both by referenceRows. It leaves out numbers of rows for which a matrix would
+// be too large.
+func (key *orderKey) orderTimes() (all []orderTimes, fastest []float64, err error) {
+	d := &device.Info{SMs: referenceSMs, MaxThreads: referenceThreads, MaxShared: key.maxShared, Target: key.target}
 	for n, m := range referenceRows {
 		p, err := key.product(m)
-		if err != nil {
-			return best, err
+		if err != nil && n > 0 {
+			break
 		}
+		if err != nil {
+			return nil, nil, err
+		}
+		fastest = append(fastest, math.Inf(1))
 		j := newJob(&p, kernel.Align{}, d)
 		for _, r := range rows {
 			r.orders(j, func(o kernel.Order, cycles float64) {
@@ -82,22 +111,7 @@ func (key *orderKey) cheapest(maxThreads int) (best kernel.Order, err error) {
 			})
 		}
 	}
-	least := math.Inf(1)
-	for _, x := range all {
-		cost := 0.0
-		for n, cycles := range x.cycles {
-			loss := math.Log(cycles / fastest[n])
-			cost += loss * loss
-		}
-		if cost < least {
-			least, best = cost, x.Order
-		}
-	}
-	if math.IsInf(least, 1) {
-		return best, fmt.Errorf("%w: no kernel computes row-invariant products of %v in precision %v on %v",
-			gemm.ErrUnsupported, key.in, key.precision, key.target)
-	}
-	return best, nil
+	return all, fastest, nil
 }
 
 // product returns the product of m rows for which costs are predicted. Operands of 8 bits are
@@ -236,15 +250,32 @@ func (r *row) checkOrder(j *job, s kernel.Tile) error {
 	if !j.ReadsAB() {
 		return nil
 	}
-	switch o, ok := r.Order(j.Problem, s, j.device.Target.SM); {
-	case j.orderErr != nil:
+	if j.orderErr != nil {
 		return j.orderErr
-	case !ok:
-		return fmt.Errorf("%w: kernel %s with tile %v in a row-invariant product: its order of summation depends on the "+
-			"layouts", gemm.ErrUnsupported, r.Name, s)
-	case o != j.order:
-		return fmt.Errorf("%w: kernel %s with tile %v in a row-invariant product sums %v: want %v", gemm.ErrUnsupported,
-			r.Name, s, o, j.order)
+	}
+	if o, ok := r.Order(j.Problem, s, j.device.Target.SM); !ok || o != j.order {
+		return &otherOrder{r.Kernel, s, ok, o, j.order}
 	}
 	return nil
 }
+
+// otherOrder is the rejection of a candidate that sums in another order than a row-invariant
+// product wants. It becomes text only when it is read, as most rejections are not.
+type otherOrder struct {
+	kernel *kernel.Kernel
+	tile   kernel.Tile
+	// known reports whether the candidate has an order, which does not depend on the layouts.
+	known      bool
+	have, want kernel.Order
+}
+
+func (e *otherOrder) Error() string {
+	text := fmt.Sprintf("%v: kernel %s with tile %v in a row-invariant product", gemm.ErrUnsupported, e.kernel.Name,
+		e.tile)
+	if !e.known {
+		return text + ": its order of summation depends on the layouts"
+	}
+	return fmt.Sprintf("%s sums %v: want %v", text, e.have, e.want)
+}
+
+func (e *otherOrder) Unwrap() error { return gemm.ErrUnsupported }

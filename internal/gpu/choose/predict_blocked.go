@@ -21,7 +21,7 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.cacheBytes)
 	total := overlap(busy, memory, cache)
 	if parts == 1 { // partial sums stay in the L2 cache
-		total += j.perSM(float64(j.Products()*j.C().Bytes()), n.storeBytes)
+		total += j.perSM(j.resultBytes(), n.storeBytes)
 	}
 	if x.multiply, x.load = total, memory; memory > busy {
 		x.multiply, x.load = busy, total

@@ -251,7 +251,7 @@ func (b *mmaBlock) stored() float64 {
 		elem, ld = b.Accum().Bytes(1), kernel.PartialSumLD(b.Problem)
 	}
 	sectors := sectorsOf(run*elem, ld*elem) * (1 + b.n.shortRow/float64(b.s.N*elem))
-	return float64(b.Products()) * float64(b.M) * float64(b.Columns()) / float64(run) * sectors
+	return volume(b.Products(), b.M, b.Columns()) / float64(run) * sectors
 }
 
 // narrow returns the bytes of the operands that copies of less than 16 bytes read along K. Memory
@@ -263,7 +263,7 @@ func (b *mmaBlock) narrow() (bytes float64) {
 		kMajor bool
 	}{{b.A(), b.c.VecA, !b.c.TransA}, {b.B(), b.c.VecB, b.c.TransB}} {
 		if x.kMajor && x.l.Type.Bytes(x.vec) < kernel.MaxVectorBytes {
-			bytes += float64(b.Products() * x.l.Bytes())
+			bytes += volume(b.Products(), x.l.Bytes())
 		}
 	}
 	return bytes

@@ -26,7 +26,7 @@ func predictNaive(j *job, c *kernel.Config) prediction {
 		issue += n.convert
 	}
 	w := blockWork{shared: k * issue * warpsOf(c.Tile), wait: wait}
-	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(float64(j.Products()*j.C().Bytes()), n.storeBytes)
+	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(j.resultBytes(), n.storeBytes)
 	return x
 }
 

@@ -241,8 +241,8 @@ func (t *wgmmaTile) inside() float64 {
 	if t.Batch.Kind == gemm.Strided {
 		products = max(t.Batch.Count, 1)
 	}
-	whole := float64(kernel.TileCount(t.Problem, t.s)*height) * parts(width)
-	return min(full, float64(products*t.M)*parts(t.N)/whole)
+	whole := volume(kernel.TileCount(t.Problem, t.s), height) * parts(width)
+	return min(full, volume(products, t.M)*parts(t.N)/whole)
 }
 
 // insideRows returns the part of a tile's rows that is inside C, for the busiest warp. A warp has

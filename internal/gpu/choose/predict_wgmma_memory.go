@@ -156,9 +156,9 @@ func (t *wgmmaTile) loadedBytes(o gemm.Operand) float64 {
 		count = t.Batch.Count
 	}
 	if t.x.packed[o] {
-		return float64(count) * float64(l.Type.Bytes(l.Rows*l.LD))
+		return volume(count, l.Rows, l.Type.Bytes(l.LD))
 	}
-	return float64(count) * float64(l.Type.Bytes(l.Rows*l.Cols))
+	return volume(count, l.Rows, l.Type.Bytes(l.Cols))
 }
 
 // written returns the bytes that memory takes. The partial sums are read soon, and some of them
@@ -166,17 +166,17 @@ func (t *wgmmaTile) loadedBytes(o gemm.Operand) float64 {
 // fills in part.
 func (t *wgmmaTile) written() float64 {
 	if t.parts > 1 {
-		return t.n.partials * float64(t.Accum().Bytes(t.parts*t.M*kernel.PartialSumLD(t.Problem)))
+		return t.n.partials * t.partialSumBytes(t.parts)
 	}
 	l, count := t.C(), 1
 	if t.Batch.Stride[gemm.C] > 0 {
 		count = t.Batch.Count
 	}
-	bytes := float64(count) * float64(l.Type.Bytes(l.Rows*l.Cols))
+	bytes := volume(count, l.Rows, l.Type.Bytes(l.Cols))
 	if t.s.ClusterK < 2 && l.Rows > 1 && l.Type.Bytes(l.LD)%kernel.SectorBytes != 0 {
 		_, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
 		parts := kernel.CeilDiv(t.N, min(width, sm90.StoredColumns))
-		bytes = t.n.torn*bytes + t.n.edge*float64(count*l.Rows*parts)
+		bytes = t.n.torn*bytes + t.n.edge*volume(count, l.Rows, parts)
 	}
 	return bytes
 }
@@ -211,19 +211,19 @@ func (t *wgmmaTile) packOperand(o gemm.Operand, l packLaunch) float64 {
 	if l.batch {
 		matrices = float64(t.Batch.Count)
 	}
-	source, target := float64(from.Type.Bytes(from.Rows*from.Cols)), float64(to.Type.Bytes(to.Rows*to.LD))
+	source, target := volume(from.Rows, from.Type.Bytes(from.Cols)), volume(to.Rows, to.Type.Bytes(to.LD))
 	if l.transposes && t.Batch.Kind != gemm.Single {
 		return t.perSM(matrices*(source+target), t.n.transposeBatch)
 	}
 	memory := t.perSM(matrices*(source+target), t.costs.machine.memory*t.n.memory)
 	switch {
 	case l.transposes:
-		whole := kernel.RoundUp(from.Rows, kernel.PackSide) * kernel.RoundUp(from.Cols, kernel.PackSide)
-		return memory + t.perSM(matrices*float64(whole), t.n.transposed)
+		whole := volume(kernel.RoundUp(from.Rows, kernel.PackSide), kernel.RoundUp(from.Cols, kernel.PackSide))
+		return memory + t.perSM(matrices*whole, t.n.transposed)
 	case from.Type != to.Type: // an operand split
 		return memory + t.perSM(matrices*target, t.n.copied)
 	}
 	const warp = frag.Lanes * kernel.PackWords * kernel.WordBytes // bytes of a row that a warp copies
-	whole := from.Rows * kernel.RoundUp(from.Type.Bytes(from.Cols), warp)
-	return memory + t.perSM(matrices*float64(whole), t.n.copied)
+	whole := volume(from.Rows, kernel.RoundUp(from.Type.Bytes(from.Cols), warp))
+	return memory + t.perSM(matrices*whole, t.n.copied)
 }

@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,9 +14,11 @@ import (
 // compare orders candidates by predicted time, rejected ones last.
 func compare(x, y Candidate) int {
 	switch {
-	case x.Rejected == nil && y.Rejected != nil, x.Rejected == nil && y.Rejected == nil && x.Cycles < y.Cycles:
+	case x.Rejected == nil && y.Rejected == nil:
+		return cmp.Compare(x.Cycles, y.Cycles)
+	case x.Rejected == nil:
 		return -1
-	case y.Rejected == nil && x.Rejected != nil, x.Rejected == nil && y.Rejected == nil && x.Cycles > y.Cycles:
+	case y.Rejected == nil:
 		return 1
 	}
 	return 0
@@ -53,9 +56,12 @@ func Considered(all []Candidate) []Candidate {
 // Near returns the candidates whose predicted time is at most ratio times that of the fastest, the
 // fastest first.
 func Near(all []Candidate, ratio float64) []Candidate {
-	near := slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return c.Rejected != nil })
+	best := Fastest(all)
+	near := slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool {
+		return c.Rejected != nil || c.Cycles > ratio*best.Cycles
+	})
 	slices.SortStableFunc(near, compare)
-	return slices.DeleteFunc(near, func(c Candidate) bool { return c.Cycles > ratio*near[0].Cycles })
+	return near
 }
 
 // slower is the rejection of a candidate: its predicted time divided by that of the chosen one.
@@ -76,14 +82,17 @@ const (
 // Measurable returns the candidates ranked, with those rejected that tuning need not measure.
 func Measurable(all []Candidate) []Candidate {
 	all = ranked(all)
-	kernels, kept := 0, 0
-	best, limit := 0.0, measuredFirst
+	limits := []int{measuredFirst, measuredSecond, 0} // of the kernel and of those after it
+	kept, best := 0, 0.0
 	for i := range all {
 		c := &all[i]
 		if i == 0 || c.Kernel != all[i-1].Kernel {
-			kernels, kept, best = kernels+1, 0, c.Cycles
-			limit = map[int]int{1: measuredFirst, 2: measuredSecond}[kernels]
+			kept, best = 0, c.Cycles
+			if i > 0 && len(limits) > 1 {
+				limits = limits[1:]
+			}
 		}
+		limit := limits[0]
 		switch {
 		case c.Rejected != nil:
 		case limit == 0:
@@ -154,11 +163,14 @@ func (c Candidate) shares(x Candidate) bool {
 // rule returns the reason for a rejection without figures.
 func (c Candidate) rule() string {
 	var s slower
+	var o *otherOrder
 	switch {
 	case errors.As(c.Rejected, &s):
 		return "predicted to take more cycles than the chosen one"
+	case errors.As(c.Rejected, &o):
+		return "their order of summation is another one"
 	case errors.Is(c.Rejected, gemm.ErrUnsupported) && c.Config.Tile != (kernel.Tile{}):
-		return "more than a thread or a block can have"
+		return "more than a thread, a block or a grid can have"
 	}
 	return reason(c.Rejected)
 }

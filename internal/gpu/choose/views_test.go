@@ -105,6 +105,22 @@ func TestReasoning(t *testing.T) {
 	}
 }
 
+// TestReasoningOfOrders checks that the text for a row-invariant product states that candidates are
+// rejected for their order of summation.
+func TestReasoningOfOrders(t *testing.T) {
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 16, 4096, 4096)
+	p.Invariance = gemm.InvariantRows
+	text := choose.Reasoning(choose.Considered(choose.Candidates(&p, kernel.Align{}, h200)))
+	for _, want := range []string{
+		"in a row-invariant product sums one product after the other: want one product after the other, in parts of",
+		"- tiled: 3 more                    their order of summation is another one",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
 // TestNothingComputes checks that the error names the kernel that computes the product on another
 // GPU.
 func TestNothingComputes(t *testing.T) {
