@@ -82,7 +82,7 @@ func (n *blockedCosts) blockWork(j *job, c *kernel.Config, steps int) blockWork 
 		stores = sums / width
 	}
 	through := sums * (1 + 4/width) // cycles in which the sums pass through shared memory
-	step, warps := n.stepWork(j, c), float64(kernel.BlockedThreads(s))/32
+	step, warps := n.stepWork(j, c), float64(kernel.BlockedThreads(s))/frag.Lanes
 	return blockWork{
 		issue:  warps / schedulers * (float64(steps)*step.issue + stores*n.storeIssue),
 		shared: warps * (float64(steps)*step.shared + through),

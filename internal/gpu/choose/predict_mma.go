@@ -10,7 +10,7 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// mmaTiles returns the tiles of mma for the job's element type.
+// mmaTiles returns the tiles of mma for the job's element type. Those of MMATiles are for 2 bytes.
 func mmaTiles(j *job) []kernel.Tile {
 	if j.In() == dtype.F64 {
 		return kernel.MMATilesF64

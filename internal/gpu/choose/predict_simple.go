@@ -1,6 +1,9 @@
 package choose
 
-import "tilework/internal/gpu/kernel"
+import (
+	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
+)
 
 // predictNaive: each thread waits for the elements that it loads. If an SM has many warps, the
 // lines of the L1 cache that their loads touch take longer.
@@ -50,13 +53,13 @@ func predictTiled(j *job, c *kernel.Config) prediction {
 }
 
 // warpsOf returns the number of warps of a block with one thread per element of its tile.
-func warpsOf(s kernel.Tile) float64 { return float64(kernel.CeilDiv(s.M*s.N, 32)) }
+func warpsOf(s kernel.Tile) float64 { return float64(kernel.CeilDiv(s.M*s.N, frag.Lanes)) }
 
 // oneThreadPerElement returns the time of blocks with one thread per element of C, while memory
 // delivers the operands. It sets the number of rounds.
 func (x *prediction) oneThreadPerElement(j *job, w *blockWork, s kernel.Tile) float64 {
 	const threads, blocks = 2048, 32 // that an SM holds
-	held := min(threads/(32*kernel.CeilDiv(s.M*s.N, 32)), blocks)
+	held := min(threads/(frag.Lanes*kernel.CeilDiv(s.M*s.N, frag.Lanes)), blocks)
 	busiest := kernel.CeilDiv(x.blocks, j.sms)
 	x.rounds = kernel.CeilDiv(busiest, held)
 	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.machine.memory))

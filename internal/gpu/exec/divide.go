@@ -8,15 +8,15 @@ import (
 	"tilework/internal/split"
 )
 
-// Ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
+// ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
 // the rows alone. Otherwise it depends on the vectors that the kernel loads, too.
-func (pl *Plan) Ordered() bool {
+func (pl *Plan) ordered() bool {
 	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Info().Target.SM)
 	return ok
 }
 
 // Units returns the rows and columns of C at whose multiples tiles begin, and that are multiples of
-// grain.
+// grain, a power of two.
 func (pl *Plan) Units(grain int) (rows, cols int) {
 	rows, cols = pl.Config.Tile.SizeInC()
 	for _, n := range []*int{&rows, &cols} {
@@ -39,7 +39,7 @@ func (pl *Plan) Grain() int {
 	switch {
 	case pl.device.BlockScaled():
 		return gemm.ScaleBlock
-	case !pl.Ordered():
+	case !pl.ordered():
 		return split.Align
 	}
 	return 1
@@ -53,13 +53,9 @@ func (pl *Plan) Order() string {
 
 // Seconds predicts the time of the plan on its GPU.
 func (pl *Plan) Seconds() float64 {
-	const usualRate, usualClock = 1e13, 1.5e9 // operations and cycles per second of unknown GPUs
-	clock := usualClock
+	clock := 1.5e9 // a usual one, for unknown GPUs
 	if m, err := model.Lookup(pl.backend.Info().Name); err == nil && !m.Generic() {
 		clock = m.ClockHz
 	}
-	if pl.Cycles > 0 {
-		return pl.Cycles / clock
-	}
-	return pl.device.Flops() / usualRate
+	return pl.Cycles / clock
 }
