@@ -65,7 +65,7 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 	}
 	options := Options(o.Kernel)
 	if o.Tile != "" {
-		options.Shape = o.Tile
+		options.Tile = o.Tile
 	}
 	problem := *p // the caller's may be overwritten before the plan is unused
 	host, err := on.Plan(&problem, options)
@@ -111,7 +111,7 @@ func (Backend) IsTuned(gemm.Layout) bool { return true }
 // "tiled:16".
 func Options(kernel string) exec.Options {
 	name, tile, _ := strings.Cut(kernel, ":")
-	return exec.Options{Kernel: name, Shape: tile}
+	return exec.Options{Kernel: name, Tile: tile}
 }
 
 // resident is an open GPU as a [backend.Tunable] for matrices in its memory.
@@ -136,7 +136,7 @@ func PlanResident(b *exec.Backend, p *gemm.Problem, opt exec.Options) (*exec.Pla
 	var pl *exec.Plan
 	if why.Tuned != nil {
 		with := opt
-		with.Kernel, with.Shape = why.Kernel, why.Tile
+		with.Kernel, with.Tile = why.Kernel, why.Tile
 		pl, why.Unfit = b.Plan(p, with)
 	}
 	if pl == nil {

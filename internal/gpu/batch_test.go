@@ -57,7 +57,7 @@ func TestManyProducts(t *testing.T) {
 		a[i], b[i] = float32(i%13), float32(i%7)
 	}
 	m := gemm.Buffers{gemm.A: dtype.Bytes(a), gemm.B: dtype.Bytes(b), gemm.C: dtype.Bytes(c)}
-	opt := exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}
+	opt := exec.Options{Kernel: "tiled", Tile: "2", KeepLayout: true}
 	if err := runBatch(t.Context(), stream.New(d), opt, &p, nil, m); err != nil {
 		t.Fatal(err)
 	}

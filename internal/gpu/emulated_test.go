@@ -116,7 +116,7 @@ func TestLimits(t *testing.T) {
 						}
 						l := k.Limits(k.Config(&p, s))
 						d := devicetest.Checked(t, check.Options{MaxConflicts: l.Conflicts, MaxScatter: l.Scatter})
-						plan, err := stream.New(d).Plan(&p, exec.Options{Kernel: k.Name, Shape: s.String()})
+						plan, err := stream.New(d).Plan(&p, exec.Options{Kernel: k.Name, Tile: s.String()})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -63,7 +63,7 @@ func TestGated(t *testing.T) {
 						continue
 					}
 					ran++
-					pl, err := b.Plan(p, exec.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: keepLayout})
+					pl, err := b.Plan(p, exec.Options{Kernel: k.Name, Tile: s.String(), KeepLayout: keepLayout})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -164,7 +164,7 @@ func runWay(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem, m g
 	if w.Kernel.Check(&q, w.Shape, kernel.Align{}, b.Device.Info()) != nil {
 		return false
 	}
-	plan, err := b.Plan(&q, exec.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: true})
+	plan, err := b.Plan(&q, exec.Options{Kernel: w.Kernel.Name, Tile: w.Tile(), KeepLayout: true})
 	if err == nil {
 		err = plan.Run(t.Context(), m)
 	}

@@ -184,7 +184,7 @@ func (x *rowsCase) checkRows(t *testing.T, rng *rand.Rand, d device.Device) {
 	for _, c := range candidates {
 		if way := partition(&c); ways[way] < testkit.Cases(1, 2) {
 			ways[way]++
-			check(&p, rng.IntN(x.rows-p.M+1), exec.Options{Kernel: c.Kernel.Name, Shape: c.Config.Tile.String()})
+			check(&p, rng.IntN(x.rows-p.M+1), exec.Options{Kernel: c.Kernel.Name, Tile: c.Config.Tile.String()})
 		}
 	}
 }

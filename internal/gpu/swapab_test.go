@@ -22,7 +22,7 @@ func TestSwapABConflicts(t *testing.T) {
 	for _, split := range []string{"", "*2"} { // with split-K, C does not pass through shared memory
 		p := swapABProblem(t, 64, 128, 256)
 		d := devicetest.Checked(t, check.Options{MaxConflicts: map[string]float64{"": 2, "*2": 1}[split]})
-		plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Shape: "64x64x32/2x16/3t" + split})
+		plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Tile: "64x64x32/2x16/3t" + split})
 		if err != nil {
 			t.Fatal(err)
 		}

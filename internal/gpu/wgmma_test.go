@@ -101,7 +101,7 @@ func TestPlanF32x3(t *testing.T) {
 		if err != nil || plan.Kernel != sm90.WGMMA || plan.Config.Tile.Stages < kernel.SplitTerms {
 			t.Errorf("%v: plan %+v, error %v: want wgmma with at least %d stages", p, plan, err, kernel.SplitTerms)
 		}
-		_, err = stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"})
+		_, err = stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Tile: "64x64x64/2x16/2"})
 		want := "want at least 3 stages for precision f32x3"
 		if !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("f32x3 with two stages: Plan returned %v, want %q", err, want)

@@ -91,7 +91,7 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 	}
 	options := gpu.Options(o.Kernel)
 	if o.Tile != "" {
-		options.Shape = o.Tile
+		options.Tile = o.Tile
 	}
 	problem := *p // the caller's may be overwritten before the plan is unused
 	first, err := all[0].Plan(&problem, options)

@@ -100,7 +100,7 @@ func (s *gpuStore) plan(p *Product, choice *backend.Choice) (job, error) {
 		pl, err := gpu.PlanResident(s.backend, &p.Problem, opt)
 		return gpuJob{pl}, err
 	}
-	opt.Kernel, opt.Shape = choice.Kernel, choice.Tile
+	opt.Kernel, opt.Tile = choice.Kernel, choice.Tile
 	pl, err := s.backend.Plan(&p.Problem, opt)
 	return gpuJob{pl}, err
 }

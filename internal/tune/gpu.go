@@ -112,7 +112,7 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []backend.Ch
 
 func (l *gpuLab) plan(p *gemm.Problem, c backend.Choice) (*exec.Plan, error) {
 	opt := keepLayout
-	opt.Kernel, opt.Shape = c.Kernel, c.Tile
+	opt.Kernel, opt.Tile = c.Kernel, c.Tile
 	return l.backend.Plan(p, opt)
 }
 

@@ -196,7 +196,7 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 	var results [2][]byte
 	for i, backend := range []*stream.Backend{x, y} {
 		m[gemm.C] = append([]byte(nil), old...)
-		plan, err := backend.Plan(p, exec.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
+		plan, err := backend.Plan(p, exec.Options{Kernel: c.kernel.Name, Tile: c.shape.String(), KeepLayout: true})
 		if err != nil {
 			return err
 		}

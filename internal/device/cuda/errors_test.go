@@ -75,7 +75,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := b.Plan(&q, exec.Options{Kernel: way.kernel, Shape: way.shape})
+				plan, err := b.Plan(&q, exec.Options{Kernel: way.kernel, Tile: way.shape})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -99,9 +99,9 @@ func sweep64Problem(t *testing.T, m, n, k int, ops string) *gemm.Problem {
 
 func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) {
 	t.Helper()
-	opt := exec.Options{Kernel: kernel, Shape: tile, KeepLayout: true}
+	opt := exec.Options{Kernel: kernel, Tile: tile, KeepLayout: true}
 	if tile == "auto" {
-		opt.Shape = ""
+		opt.Tile = ""
 	}
 	plan, err := s.backend.Plan(p, opt)
 	if err != nil {

@@ -100,7 +100,7 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 			t.Error(err)
 		}
 	}()
-	plan, err := b.Plan(p, exec.Options{Kernel: "blocked", Shape: tile, KeepLayout: true})
+	plan, err := b.Plan(p, exec.Options{Kernel: "blocked", Tile: tile, KeepLayout: true})
 	if err != nil {
 		t.Fatal(err)
 	}

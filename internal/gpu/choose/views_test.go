@@ -61,7 +61,7 @@ func TestViews(t *testing.T) {
 			}
 			for _, spec := range specs(all) {
 				name, tile, _ := strings.Cut(spec, ":")
-				if _, err := b.Plan(p, exec.Options{Kernel: name, Shape: tile}); err != nil {
+				if _, err := b.Plan(p, exec.Options{Kernel: name, Tile: tile}); err != nil {
 					t.Errorf("%s: candidate %s: %v", what, spec, err)
 				}
 			}

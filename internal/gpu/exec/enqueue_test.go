@@ -18,7 +18,7 @@ import (
 	"tilework/ptx"
 )
 
-// logged is a device that records what it is asked for, and executes nothing.
+// logged is a device that records loads, tensor maps and launches, and executes nothing.
 type logged struct {
 	*devicetest.Null
 	loads, encoded int
@@ -144,7 +144,7 @@ func TestCompile(t *testing.T) {
 func TestErrorsAreJoined(t *testing.T) {
 	d := &logged{Null: hopper(), failed: errors.New("failure")}
 	p := testkit.Product(t, dtype.F32, dtype.F32, 64, 64, 4096)
-	pl, err := New(d).Plan(p, Options{Kernel: "blocked", Shape: "16x64x16/4x4/4*3", KeepLayout: true})
+	pl, err := New(d).Plan(p, Options{Kernel: "blocked", Tile: "16x64x16/4x4/4*3", KeepLayout: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 		return pl, nil
 	}
 	other, err := b.Plan(&pl.device, Options{
-		Kernel: pl.Kernel.Name, Shape: pl.Config.Tile.String(), KeepLayout: true, Align: pl.align,
+		Kernel: pl.Kernel.Name, Tile: pl.Config.Tile.String(), KeepLayout: true, Align: pl.align,
 	})
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 // Options configures a plan. The zero value selects everything automatically.
 type Options struct {
 	Kernel string // name of a kernel, or empty for the fastest
-	Shape  string // tile of the kernel in the format of [kernel.Kernel.ParseTile]
+	Tile   string // tile of the kernel in the format of [kernel.Kernel.ParseTile]
 	// KeepLayout keeps the leading dimensions of the host on the device. Otherwise rows on the
 	// device are contiguous except for padding to a multiple of 16 bytes.
 	KeepLayout bool
@@ -50,9 +50,9 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	var err error
 	switch {
 	case opt.Kernel != "":
-		pl.Choice, err = choose.Named(opt.Kernel, opt.Shape, &pl.device, pl.align, info)
-	case opt.Shape != "":
-		err = fmt.Errorf("%w: tile %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
+		pl.Choice, err = choose.Named(opt.Kernel, opt.Tile, &pl.device, pl.align, info)
+	case opt.Tile != "":
+		err = fmt.Errorf("%w: tile %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Tile)
 	default:
 		key := choiceKey{pl.device.UnitFactors(), pl.align}
 		pl.Choice, err = b.choices.Get(key, func() (choose.Choice, error) {
@@ -126,7 +126,7 @@ func (pl *Plan) In(s device.Stream, scratch device.Ptr) *Plan {
 // to each other. It is math.MaxInt, more than any device has, if an int does not hold the size.
 func (pl *Plan) ScratchBytes() int { return pl.scratchBytes }
 
-// complete sets what follows from the product and the configuration.
+// complete sets the fields that follow from the product and the configuration.
 func (pl *Plan) complete() *Plan {
 	pl.origin, pl.scratchBytes = pl, pl.record().taken
 	return pl

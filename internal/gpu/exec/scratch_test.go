@@ -41,8 +41,8 @@ func downloaded(t *testing.T, d device.Device, p *gemm.Problem, at device.Ptr) [
 	return c
 }
 
-// withScratch returns a random small product, of which many need scratch memory, and the name of a
-// kernel and tile to request.
+// withScratch returns a random small product and a kernel and tile to request. Many need scratch
+// memory.
 func withScratch(t *testing.T, rng *rand.Rand) (p gemm.Problem, opt Options) {
 	t.Helper()
 	side := func() int { return 1 + rng.IntN(90) }
@@ -57,11 +57,11 @@ func withScratch(t *testing.T, rng *rand.Rand) (p gemm.Problem, opt Options) {
 	e := gemm.Epilogue{}
 	switch rng.IntN(3) {
 	case 0:
-		opt.Kernel, opt.Shape = "blocked", "16x64x16/4x4/4*3"
+		opt.Kernel, opt.Tile = "blocked", "16x64x16/4x4/4*3"
 	case 1:
 		opt.Kernel = "wgmma"
 	case 2:
-		opt.Kernel, opt.Shape = "blocked", "16x64x16/4x4/4*2"
+		opt.Kernel, opt.Tile = "blocked", "16x64x16/4x4/4*2"
 		if !in.Info().Integer {
 			e.Activation, e.Gated = gemm.ActSiLU, true
 		}
@@ -121,7 +121,7 @@ func TestHugeScratch(t *testing.T) {
 	if err != nil {
 		t.Skip(err) // an int has 32 bits
 	}
-	pl, err := New(hopper()).Plan(&p, Options{Kernel: "blocked", Shape: "128x128x8/8x8/4*65535", KeepLayout: true})
+	pl, err := New(hopper()).Plan(&p, Options{Kernel: "blocked", Tile: "128x128x8/8x8/4*65535", KeepLayout: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func (w Way) Volume(limit int) int {
 // with the leading dimensions of the host, so rows can have any alignment. If the plan chooses the
 // tile, rows are padded as for any product of host matrices.
 func (w Way) On(b *stream.Backend) gemmtest.Implementation {
-	info, opt := b.Device.Info(), exec.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: !w.chosen()}
+	info, opt := b.Device.Info(), exec.Options{Kernel: w.Kernel.Name, Tile: w.Tile(), KeepLayout: !w.chosen()}
 	impl := gemmtest.Implementation{
 		Name: w.String(), Types: w.Types(), Concurrent: true, Cancels: true,
 		Supports: func(p *gemmtest.Problem) bool { return w.Takes(p, info) },

@@ -49,7 +49,7 @@ func (pl *BatchPlan) On(b *Backend) (*BatchPlan, error) {
 
 // options returns the options for parts of the batch.
 func (pl *BatchPlan) options() exec.Options {
-	return exec.Options{Kernel: pl.Kernel.Name, Shape: pl.Config.Tile.String()}
+	return exec.Options{Kernel: pl.Kernel.Name, Tile: pl.Config.Tile.String()}
 }
 
 // hostBatch is a batch of matrices in host memory, each with its own memory.

@@ -122,7 +122,7 @@ func (c *largeCase) fill(t *testing.T, rng *rand.Rand) {
 func (c *largeCase) plan(t *testing.T, b *Backend, p *gemm.Problem) *Plan {
 	t.Helper()
 	kernel, tile, _ := strings.Cut(c.kernel, ":")
-	pl, err := b.Plan(p, exec.Options{Kernel: kernel, Shape: tile})
+	pl, err := b.Plan(p, exec.Options{Kernel: kernel, Tile: tile})
 	if err != nil {
 		t.Fatalf("%s: %v", c.name, err)
 	}

@@ -31,7 +31,7 @@ func TestPackFails(t *testing.T) {
 		d := faulty.New(null)
 		d.Fail(n, device.ErrLaunch)
 		backend := New(d)
-		plan, err := backend.Plan(&p, exec.Options{Kernel: "wgmma", Shape: "64x64x128/2x16/8*4"})
+		plan, err := backend.Plan(&p, exec.Options{Kernel: "wgmma", Tile: "64x64x128/2x16/8*4"})
 		if err != nil {
 			t.Fatal(err)
 		}

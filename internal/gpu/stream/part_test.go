@@ -131,9 +131,9 @@ func TestOrder(t *testing.T) {
 		sums *order
 	}{
 		{"h200", exec.Options{Kernel: "naive"}, nil},
-		{"h200", exec.Options{Kernel: "tiled", Shape: "16"}, nil},
-		{"h200", exec.Options{Kernel: "tiled", Shape: "32"}, nil},
-		{"a100-sxm-80gb", exec.Options{Kernel: "tiled", Shape: "32"}, nil},
+		{"h200", exec.Options{Kernel: "tiled", Tile: "16"}, nil},
+		{"h200", exec.Options{Kernel: "tiled", Tile: "32"}, nil},
+		{"a100-sxm-80gb", exec.Options{Kernel: "tiled", Tile: "32"}, nil},
 		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 16}, {16, 90}}, 64, true}},
 		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 16}, {16, 90}}, 64, false}},
 		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 16}, {16, 90}}, 65, true}},

@@ -80,8 +80,8 @@ func TestOverlapConformance(t *testing.T) {
 	if !testkit.Full() {
 		cases = 15
 	}
-	for _, opt := range []exec.Options{{Kernel: "naive"}, {Kernel: "blocked", Shape: "64x64x8/8x4/4"},
-		{Kernel: "tiled", Shape: "8", KeepLayout: true}} {
+	for _, opt := range []exec.Options{{Kernel: "naive"}, {Kernel: "blocked", Tile: "64x64x8/8x4/4"},
+		{Kernel: "tiled", Tile: "8", KeepLayout: true}} {
 		t.Run(opt.Kernel, func(t *testing.T) {
 			t.Parallel()
 			seed := testrand.Seed(t)

@@ -32,7 +32,7 @@ func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta complex1
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := New(h200{}).Plan(&p, exec.Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"})
+	pl, err := New(h200{}).Plan(&p, exec.Options{Kernel: "blocked", Tile: "64x64x8/8x4/4"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestFastest(t *testing.T) {
 			t.Errorf("%v: %s: schedule of kind %q, want %q", c.pl.host, s.words, kind, c.want)
 		}
 		again := c.pl.host
-		if pl, err := New(h200{}).Plan(again, exec.Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"}); err != nil ||
+		if pl, err := New(h200{}).Plan(again, exec.Options{Kernel: "blocked", Tile: "64x64x8/8x4/4"}); err != nil ||
 			fmt.Sprint(pl.Schedule()) != fmt.Sprint(s) {
 			t.Errorf("%v: the second plan differs from the first, or failed: %v", c.pl.host, err)
 		}
