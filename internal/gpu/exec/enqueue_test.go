@@ -7,6 +7,8 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"tilework/dtype"
@@ -136,6 +138,43 @@ func TestCompile(t *testing.T) {
 		if took != 0 {
 			t.Errorf("%v with %s: CompileTime is %v more than the time of all kernels", &c.problem, pl.Spec(), took)
 		}
+	}
+}
+
+// loadCounter is a device that counts the modules that it loads, from any number of goroutines.
+type loadCounter struct {
+	*devicetest.Null
+	loads atomic.Int32
+}
+
+func (d *loadCounter) Load(ctx context.Context, text string) (device.Module, error) {
+	d.loads.Add(1)
+	return d.Null.Load(ctx, text)
+}
+
+// TestConcurrentEnqueue enqueues a product with scratch memory and several kernels from many
+// goroutines. Each kernel must be compiled once, and nothing may race.
+func TestConcurrentEnqueue(t *testing.T) {
+	d := &loadCounter{Null: hopper()}
+	b := New(d)
+	p := testkit.Product(t, dtype.BF16, dtype.BF16, 255, 255, 4095)
+	pl, err := b.Plan(p, Options{Kernel: "wgmma", Tile: "64x64x64/2x16/8*4", KeepLayout: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for n := range 16 {
+		group.Go(func() {
+			for i := range 20 {
+				if err := pl.Scaled(complex(float64(n%4+1), 0), 0).Enqueue(t.Context(), at(p, device.Ptr(i%3+1)<<40)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if got, want := int(d.loads.Load()), len(pl.kernels()); got != want || want != 3 {
+		t.Errorf("compiled %d kernels of %d, want 3 of 3", got, want)
 	}
 }
 
