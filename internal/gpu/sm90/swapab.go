@@ -85,115 +85,146 @@ func (x *mainloop) accumulateRS() {
 // subtiles side by side, of 32 columns each.
 const swapABSubtileRows = 32
 
-// storeSwapAB stores accumulators of 64 columns of C from (row, col) on. A thread has two of the
-// columns. The accumulators pass through subtiles, which transpose them so that neighbours in a
-// row of C are stored together. Shared memory holds two pairs of subtiles: the warpgroup writes
-// one pair while TMA stores the other.
+// swapABRows are up to swapABSubtileRows rows of 64 columns of C. A thread has accumulators of two
+// of the columns. They pass through a pair of subtiles, which transposes them so that neighbours in
+// a row of C are stored together.
+type swapABRows struct {
+	*epilogue
+	row, col   build.Reg   // of the first element in C
+	acc        []build.Reg // the thread's accumulators
+	rows, cols []build.Reg // of each accumulator in C
+	pair       int         // of subtiles
+}
+
+// storeSwapAB stores accumulators of 64 columns of C from (row, col) on. Shared memory holds two
+// pairs of subtiles: the warpgroup writes one pair while TMA stores the other.
 func (ep *epilogue) storeSwapAB(row, col build.Reg, acc []build.Reg) {
-	k := ep.Kernel
-	const each = swapABSubtileRows / 2                                        // accumulators of a thread
-	barrier, passes := k.Add(ep.warpgroup, 1), kernel.CeilDiv(len(acc), each) // barrier 0 is block-wide
-	for n := range passes {
-		part := acc[n*each : min((n+1)*each, len(acc))]
-		row := k.Add(row, n*swapABSubtileRows)
-		var rows, cols []build.Reg // positions of the elements of part
-		for i := range part {
-			rows = append(rows, k.Add(row, k.To(ep.IndexType, ep.swapABRow(i))))
-			cols = append(cols, k.Add(col, k.To(ep.IndexType, ep.swapABCol(i))))
+	const each = swapABSubtileRows / 2 // accumulators of a thread
+	ep.setBarrier()
+	parts := slices.Collect(slices.Chunk(acc, each))
+	for n, part := range parts {
+		x := swapABRows{epilogue: ep, row: ep.Add(row, n*swapABSubtileRows), col: col, acc: part, pair: n % 2}
+		x.place()
+		switch {
+		case ep.Config.Tile.SplitK > 1:
+			x.storeSums()
+		case ep.tmaStore:
+			// With an odd number of parts, the last and the first one have the same pair.
+			x.storeByTMA(1 - len(parts)%2)
+		default:
+			x.storeByWarps()
 		}
-		if ep.Config.Tile.SplitK > 1 {
-			for i, x := range part {
-				k.If(ep.C.InBounds(rows[i], cols[i]), func() { ep.StoreSums(rows[i], cols[i], []build.Reg{x}) })
-			}
-			continue
-		}
-		if ep.tmaStore {
-			part = ep.finishElements(rows, cols, part)
-			k.Comment("once the copies that were there are read")
-			k.If(ep.leader, func() { k.BulkWaitRead(1 - passes%2) })
-		}
-		k.NamedBarrier(barrier, WarpgroupThreads)
-		for i, x := range part {
-			ep.swapABElement(n%2, i).Store(x)
-		}
-		if !ep.tmaStore {
-			k.NamedBarrier(barrier, WarpgroupThreads)
-			ep.storeSwapABRows(n%2, 2*len(part), row, col)
-			continue
-		}
-		k.ProxyFence()
-		k.NamedBarrier(barrier, WarpgroupThreads)
-		k.If(ep.leader, func() {
-			for half := range 2 {
-				ep.tensorC.Store(ep.swapABSubtile(n%2, half).Ptr, ep.storeCoords(row, k.Add(col, half*swapABSubtileRows))...)
-			}
-			k.BulkCommit()
-		})
 	}
 }
 
-// finishElements returns elements of C that are not neighbours: the accumulators times alpha plus
-// beta times C, after the epilogue operations and before the conversion to the type of C.
-func (ep *epilogue) finishElements(rows, cols, acc []build.Reg) []build.Reg {
-	k := ep.Kernel
-	values := ep.ScaledByAlpha(acc)
-	k.If(ep.ReadC, func() {
-		const ahead = 4 // more elements in flight would spill registers
-		for first := 0; first < len(values); first += ahead {
-			var old []build.Reg
-			for i := first; i < first+ahead; i++ {
-				old = append(old, ep.C.At(rows[i], cols[i]).LoadVecOr0(ep.C.InBounds(rows[i], cols[i]), 1)...)
-			}
-			ep.AddBetaC(values[first:][:ahead], old)
-		}
-	})
-	operands := kernel.EpilogueOperands{OutScale: ep.outScale, Rows: rows, Cols: cols}
-	single := slices.Collect(slices.Chunk(values, 1))
-	return slices.Concat(ep.ApplyEpilogue(single, &operands)...)
+// place computes the positions of the accumulators.
+func (x *swapABRows) place() {
+	for i := range x.acc {
+		x.rows = append(x.rows, x.Add(x.row, x.To(x.IndexType, x.rowOf(i))))
+		x.cols = append(x.cols, x.Add(x.col, x.To(x.IndexType, x.colOf(i))))
+	}
 }
 
-// storeSwapABRows finishes and stores rows of accumulators from one pair of subtiles, to C from
-// (row, col) on. Each warp processes an equal share of the rows.
-func (ep *epilogue) storeSwapABRows(pair, rowCount int, row, col build.Reg) {
-	k := ep.Kernel
+// storeSums stores the partial sums of split-K.
+func (x *swapABRows) storeSums() {
+	for i, sum := range x.acc {
+		row, col := x.rows[i], x.cols[i]
+		x.If(x.C.InBounds(row, col), func() { x.StoreSums(row, col, []build.Reg{sum}) })
+	}
+}
+
+// storeByTMA finishes the elements, writes them to the pair of subtiles and issues the copy to C.
+// TMA may still read the given number of earlier pairs.
+func (x *swapABRows) storeByTMA(pending int) {
+	k := x.Kernel
+	values := x.finish()
+	k.Comment("once the copies that were there are read")
+	k.If(x.leader, func() { k.BulkWaitRead(pending) })
+	x.syncWarpgroup()
+	x.write(values)
+	k.ProxyFence()
+	x.syncWarpgroup()
+	k.If(x.leader, func() {
+		for half := range 2 {
+			x.tensorC.Store(x.subtile(half).Ptr, x.storeCoords(x.row, k.Add(x.col, half*swapABSubtileRows))...)
+		}
+		k.BulkCommit()
+	})
+}
+
+// storeByWarps writes the accumulators to the pair of subtiles, from which each warp finishes and
+// stores an equal share of the rows.
+func (x *swapABRows) storeByWarps() {
+	x.syncWarpgroup()
+	x.write(x.acc)
+	x.syncWarpgroup()
+	k := x.Kernel
 	const ahead = 2 // rows
-	share := rowCount / (WarpgroupThreads / frag.Lanes)
-	firstRow := k.Mul(ep.warp, share)
+	share := 2 * len(x.acc) / (WarpgroupThreads / frag.Lanes)
+	firstRow := k.Mul(x.warp, share)
 	k.ForStep(0, share, ahead, func(r build.Reg) {
 		var rows, cols []build.Reg
 		var acc [][]build.Reg
 		for n := range ahead {
 			line := k.Add(firstRow, k.Add(r, n))
-			swizzled := k.Xor(k.Mul(ep.lane, ep.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			swizzled := k.Xor(k.Mul(x.lane, x.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
 			for half := range 2 {
-				rows = append(rows, k.Add(row, k.To(ep.IndexType, line)))
-				cols = append(cols, k.Add(col, k.To(ep.IndexType, k.Add(ep.lane, half*swapABSubtileRows))))
-				acc = append(acc, ep.swapABSubtile(pair, half).At(line, 0).Skip(swizzled).LoadVec(1))
+				rows = append(rows, k.Add(x.row, k.To(x.IndexType, line)))
+				cols = append(cols, k.Add(x.col, k.To(x.IndexType, k.Add(x.lane, half*swapABSubtileRows))))
+				acc = append(acc, x.subtile(half).At(line, 0).Skip(swizzled).LoadVec(1))
 			}
 		}
-		ep.StoreAll(rows, cols, acc)
+		x.StoreAll(rows, cols, acc)
 	})
 }
 
-// swapABRow returns the row of the thread's accumulator i in a pair of subtiles.
-func (ep *epilogue) swapABRow(i int) build.Reg { return ep.Add(ep.col, i/4*8+i%2) }
+// finish returns the elements of C: the accumulators times alpha plus beta times C, after the
+// epilogue operations and before the conversion to the type of C. They are not neighbours.
+func (x *swapABRows) finish() []build.Reg {
+	k := x.Kernel
+	values := x.ScaledByAlpha(x.acc)
+	k.If(x.ReadC, func() {
+		const ahead = 4 // more elements in flight would spill registers
+		for first := 0; first < len(values); first += ahead {
+			var old []build.Reg
+			for i := first; i < first+ahead; i++ {
+				row, col := x.rows[i], x.cols[i]
+				old = append(old, x.C.At(row, col).LoadVecOr0(x.C.InBounds(row, col), 1)...)
+			}
+			x.AddBetaC(values[first:][:ahead], old)
+		}
+	})
+	operands := kernel.EpilogueOperands{OutScale: x.outScale, Rows: x.rows, Cols: x.cols}
+	single := slices.Collect(slices.Chunk(values, 1))
+	return slices.Concat(x.ApplyEpilogue(single, &operands)...)
+}
 
-// swapABCol returns the column of the thread's accumulator i in a pair of subtiles.
-func (ep *epilogue) swapABCol(i int) build.Reg { return ep.Add(ep.fragA.Row(), i/2%2*frag.LowerRow) }
+// write writes a value of each accumulator to the pair of subtiles.
+func (x *swapABRows) write(values []build.Reg) {
+	for i, v := range values {
+		x.element(i).Store(v)
+	}
+}
 
-// swapABElement returns the address of the thread's accumulator i in a pair of subtiles.
-func (ep *epilogue) swapABElement(pair, i int) build.Ptr {
-	k := ep.Kernel
+// rowOf returns the row of the thread's accumulator i in the pair of subtiles.
+func (x *swapABRows) rowOf(i int) build.Reg { return x.Add(x.epilogue.col, i/4*8+i%2) }
+
+// colOf returns the column of the thread's accumulator i in the pair of subtiles.
+func (x *swapABRows) colOf(i int) build.Reg { return x.Add(x.fragA.Row(), i/2%2*frag.LowerRow) }
+
+// element returns the address of the thread's accumulator i in the pair of subtiles.
+func (x *swapABRows) element(i int) build.Ptr {
+	k := x.Kernel
 	const chunkWords = 4 // 16 bytes
-	line, c := ep.swapABRow(i), ep.swapABCol(i)
+	line, c := x.rowOf(i), x.colOf(i)
 	chunk, in := k.Div(k.Rem(c, swapABSubtileRows), chunkWords), k.Rem(c, chunkWords)
-	subtile := ep.swapABSubtile(pair, k.Div(c, swapABSubtileRows))
+	subtile := x.subtile(k.Div(c, swapABSubtileRows))
 	return subtile.At(line, k.Mad(k.Xor(chunk, k.Rem(line, 8)), chunkWords, in))
 }
 
-// swapABSubtile returns the left or the right subtile of a pair.
-func (ep *epilogue) swapABSubtile(pair int, half build.Value) build.Array {
-	k := ep.Kernel
-	first := k.Mad(ep.warpgroup, subtileBuffers(ep.Config)*WarpgroupRows, 2*pair*swapABSubtileRows)
-	return ep.subtiles.From(k.Add(first, k.Mul(half, swapABSubtileRows)), 0)
+// subtile returns the left or the right subtile of the pair.
+func (x *swapABRows) subtile(half build.Value) build.Array {
+	k := x.Kernel
+	first := k.Mad(x.warpgroup, subtileBuffers(x.Config)*WarpgroupRows, 2*x.pair*swapABSubtileRows)
+	return x.subtiles.From(k.Add(first, k.Mul(half, swapABSubtileRows)), 0)
 }
