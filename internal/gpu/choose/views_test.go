@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // cramped is a device with little shared memory.
@@ -68,6 +69,29 @@ func TestViews(t *testing.T) {
 			if len(considered) != len(all) || len(measurable) != len(all) {
 				t.Errorf("%s: %d candidates, %d considered, %d to be measured or not", what, len(all), len(considered),
 					len(measurable))
+			}
+		}
+	}
+}
+
+// TestCandidatesByName checks that each candidate for random products is the choice for its name,
+// with the same configuration and predicted time.
+func TestCandidatesByName(t *testing.T) {
+	rng := testrand.New(t)
+	for range testkit.Cases(20, 200) {
+		side := func(bits int) int { return 1 + rng.IntN(1<<rng.IntN(bits)) }
+		in := []dtype.Type{dtype.F32, dtype.F64, dtype.BF16, dtype.I8, dtype.F8E4M3}[rng.IntN(5)]
+		p := *testkit.Product(t, in, in.Info().Results[0], side(13), side(13), side(15))
+		p.Invariance = []gemm.Invariance{gemm.NotInvariant, gemm.InvariantRows}[rng.IntN(2)]
+		for _, c := range choose.Candidates(&p, kernel.Align{}, h200) {
+			if c.Rejected != nil {
+				continue
+			}
+			name, tile, _ := strings.Cut(c.Spec(), ":")
+			got, err := choose.Named(name, tile, &p, kernel.Align{}, h200)
+			if err != nil || got.Config != c.Config || got.Cycles != c.Cycles {
+				t.Errorf("%v, candidate %s: %v in %g cycles, %v; want %v in %g cycles", &p, c.Spec(), got.Config, got.Cycles, err,
+					c.Config, c.Cycles)
 			}
 		}
 	}
