@@ -339,12 +339,12 @@ func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 			m[o] = w.base + device.Ptr(w.workspace.slots[slot][o]) + from
 		}
 	}
+	pl := l.plan.Scaled(w.problem.Alpha, w.problem.Beta).In(w.backend.Device, w.base+device.Ptr(w.workspace.scratch))
 	if w.product.Verify {
-		return w.product.enqueue(ctx, l.plan.Scaled(w.problem.Alpha, w.problem.Beta), m)
+		return w.product.enqueue(ctx, pl, m)
 	}
 	// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
 	ctx = context.WithoutCancel(ctx)
-	pl := l.plan.Scaled(w.problem.Alpha, w.problem.Beta).In(w.backend.Device, w.base+device.Ptr(w.workspace.scratch))
 	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return pl.Enqueue(ctx, m) })
 }
 

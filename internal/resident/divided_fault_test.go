@@ -17,6 +17,7 @@ import (
 	"tilework/internal/split"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
+	"tilework/internal/verify"
 )
 
 // gathers is a product that gathers B in panels, and C at the other GPUs.
@@ -323,6 +324,42 @@ func TestDividedVerify(t *testing.T) {
 		c.verify = true
 		if got, err := c.run(t.Context(), d); err != nil || !slices.Equal(got, want) {
 			t.Errorf("error %v, right bits: %v", err, slices.Equal(got, want))
+		}
+	}
+}
+
+// TestDividedVerifyMemory checks that a verified product reserves the memory for its launches once:
+// it allocates no more than a product that is not verified, and the vectors of the check.
+func TestDividedVerifyMemory(t *testing.T) {
+	const m, n, k, gpus = 192, 192, 2048, 2
+	d, all := openSeveral(t, emu.Options{}, several(gpus)...)
+	d.unit, d.panelBytes = 16, 1<<20
+	asA(d)
+	c := &bitsCase{in: dtype.F32, out: dtype.F32, m: m, n: n, k: k, kernel: "blocked"}
+	c.splits[gemm.B] = split.OnEach
+	var most [2][gpus]int
+	for i := range most {
+		for _, below := range all.faulty {
+			below.Fail(0, nil)
+		}
+		c.verify = i == 1
+		if _, err := c.run(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		for j, below := range all.faulty {
+			most[i][j] = below.MostBytes()
+		}
+	}
+	const check = (2*m + 2*n + 2*k) * 8 * (verify.NumVectors + 1) // vectors and weights, in float64
+	for _, v := range d.divisions {
+		for i := range gpus {
+			scratch := v.launches[i][0].plan.ScratchBytes()
+			if scratch <= check {
+				t.Fatalf("the launches take %d bytes: want more than the %d of the check", scratch, check)
+			}
+			if n := most[1][i] - most[0][i]; n > check {
+				t.Errorf("GPU %d allocates %d bytes more for a verified product, want at most %d", i, n, check)
+			}
 		}
 	}
 }

@@ -31,11 +31,14 @@ type Device struct {
 	failed string
 	held   map[any]string // descriptions of resources: allocations by address, others by pointer
 	closed bool
+	// sizes holds the bytes of allocations. used is their sum, and most its maximum since Fail.
+	sizes      map[device.Ptr]int
+	used, most int
 }
 
 // New returns a Device that forwards to inner. No call fails until [Device.Fail] is called.
 func New(inner device.Device) *Device {
-	d := &Device{inner: inner, held: map[any]string{}, counts: map[string]int{}}
+	d := &Device{inner: inner, held: map[any]string{}, counts: map[string]int{}, sizes: map[device.Ptr]int{}}
 	d.stream = stream{d, inner}
 	return d
 }
@@ -46,6 +49,7 @@ func (d *Device) Fail(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls, d.failAt, d.err, d.failed = 0, n, err, ""
+	d.most = d.used
 	clear(d.counts)
 }
 
@@ -68,6 +72,13 @@ func (d *Device) Counts() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.counts)
+}
+
+// MostBytes returns the largest number of bytes that were allocated at the same time since Fail.
+func (d *Device) MostBytes() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.most
 }
 
 // Leaks returns descriptions of all resources that were not released. Closing the device releases
@@ -117,6 +128,17 @@ func (d *Device) release(key any) {
 	delete(d.held, key)
 }
 
+// resize records n bytes at p, which are 0 if the memory is free.
+func (d *Device) resize(p device.Ptr, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used += n - d.sizes[p]
+	d.most = max(d.most, d.used)
+	if d.sizes[p] = n; n == 0 {
+		delete(d.sizes, p)
+	}
+}
+
 // Info forwards to the wrapped device. It never fails and is not counted.
 func (d *Device) Info() *device.Info { return d.inner.Info() }
 
@@ -127,6 +149,7 @@ func (d *Device) Alloc(n int) (device.Ptr, error) {
 	p, err := d.inner.Alloc(n)
 	if err == nil && p != 0 {
 		d.acquire(p, fmt.Sprintf("%d bytes", n))
+		d.resize(p, n)
 	}
 	return p, err
 }
@@ -137,6 +160,7 @@ func (d *Device) Free(p device.Ptr) error {
 		return innerErr
 	}
 	d.release(p)
+	d.resize(p, 0)
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"tilework/dtype"
@@ -17,34 +16,6 @@ import (
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
-
-// metered wraps a device and records the largest number of bytes that are allocated at once.
-type metered struct {
-	device.Device
-	mu         sync.Mutex
-	sizes      map[device.Ptr]int
-	used, most int
-}
-
-func (d *metered) Alloc(n int) (device.Ptr, error) {
-	p, err := d.Device.Alloc(n)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err == nil {
-		d.sizes[p] = n
-		d.used += n
-		d.most = max(d.most, d.used)
-	}
-	return p, err
-}
-
-func (d *metered) Free(p device.Ptr) error {
-	d.mu.Lock()
-	d.used -= d.sizes[p]
-	delete(d.sizes, p)
-	d.mu.Unlock()
-	return d.Device.Free(p)
-}
 
 // largeCase is a product to compute with little memory.
 type largeCase struct {
@@ -155,12 +126,12 @@ func (c *largeCase) run(t *testing.T, d device.Device, limit int) (*Plan, []byte
 func TestMemoryChangesNoBits(t *testing.T) {
 	rng := testrand.New(t)
 	for _, c := range largeCases(t, rng) {
-		open := func(memory int64) *metered {
+		open := func(memory int64) *faulty.Device {
 			d, err := emu.Open(emu.Options{Seed: rng.Uint64(), Memory: memory})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &metered{Device: d, sizes: map[device.Ptr]int{}}
+			return faulty.New(d)
 		}
 		pl, want, err := c.run(t, open(1<<30), 0)
 		if err != nil {
@@ -181,8 +152,8 @@ func TestMemoryChangesNoBits(t *testing.T) {
 				t.Errorf("%s in %d of %d bytes, at least %d: %v", c.name, limit, all, smallest, err)
 			case !bytes.Equal(got, want):
 				t.Errorf("%s in %d of %d bytes: other bits than with all memory: %s", c.name, limit, all, pl.Detail())
-			case d.most > limit:
-				t.Errorf("%s in %d bytes: allocated %d", c.name, limit, d.most)
+			case d.MostBytes() > limit:
+				t.Errorf("%s in %d bytes: allocated %d", c.name, limit, d.MostBytes())
 			}
 			if _, got, err = c.run(t, open(int64(limit+limit/8)), 0); err != nil && limit > smallest+smallest/4 ||
 				err == nil && !bytes.Equal(got, want) {
