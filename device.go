@@ -20,8 +20,8 @@ import (
 // memory.
 //
 // Several GPUs divide each matrix among them, by rows unless [Device.ByColumns] or [Device.OnEach]
-// says otherwise. A small matrix is on the first GPU alone, unless it is on each. Every product has
-// the bits of one GPU.
+// says otherwise. A matrix whose products would not be faster is on the first GPU alone or whole on
+// each. Every product has the bits of one GPU.
 type Device struct {
 	d  *resident.Device
 	t  *team.Team // of several ranks, instead of d

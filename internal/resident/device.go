@@ -32,9 +32,7 @@ type Device struct {
 	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
 	unit, panelBytes int
 	pick             func([]split.Plan) int
-	// minSeconds is the time of a product on the first GPU from which its matrices are divided. Tests
-	// set it to zero.
-	minSeconds float64
+	dividesAll       bool // for tests: all matrices are divided, however small
 
 	// using is read-locked during each use of the backends, and locked by Close.
 	using  sync.RWMutex
@@ -44,11 +42,12 @@ type Device struct {
 	// products in the same order.
 	ordering sync.Mutex
 
-	mu        sync.Mutex // guards the fields below
-	live      map[*block]struct{}
-	plans     map[planKey]*exec.Plan
-	divisions map[divisionKey]*division
-	later     error // the first error that no caller has received
+	mu         sync.Mutex // guards the fields below
+	live       map[*block]struct{}
+	plans      map[planKey]*exec.Plan
+	divisions  map[divisionKey]*division
+	placements map[squaresKey]placement
+	later      error // the first error that no caller has received
 }
 
 // member is a GPU of a device.
@@ -64,10 +63,6 @@ type member struct {
 
 // usualPanelBytes is the usual limit of panels, which an H200 copies in less than a millisecond.
 const usualPanelBytes = 256 << 20
-
-// usualMinSeconds is about twice the predicted time of enqueuing a divided product on two GPUs: 14
-// calls of callSeconds each.
-const usualMinSeconds = 100e-6
 
 // dividesSmall has new devices divide the smallest matrices.
 var dividesSmall atomic.Bool
@@ -85,12 +80,9 @@ func Open(name backend.Device) (*Device, error) {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, minSeconds: usualMinSeconds,
-		live:  map[*block]struct{}{},
-		plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{}}
-	if dividesSmall.Load() {
-		d.minSeconds = 0
-	}
+	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, dividesAll: dividesSmall.Load(),
+		live: map[*block]struct{}{}, plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{},
+		placements: map[squaresKey]placement{}}
 	err := gpu.EachMember(name, func(name backend.Device) error {
 		b, release, err := gpu.Open(name)
 		if err != nil {
@@ -197,6 +189,7 @@ func (d *Device) Close() error {
 	clear(d.live)
 	clear(d.plans)
 	clear(d.divisions)
+	clear(d.placements)
 	return device.Join(append(errs, d.failedLater(), d.release())...)
 }
 

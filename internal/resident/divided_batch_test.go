@@ -172,7 +172,7 @@ func TestDividedBatches(t *testing.T) {
 func TestGPUDividedBatches(t *testing.T) {
 	one := openGPU(t, backend.Device{Kind: backend.GPU})
 	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
-	all.minSeconds = 0
+	all.dividesAll = true
 	pickAny(all)
 	compareBatches(t, testrand.New(t), one, all, 500)
 }

@@ -85,7 +85,7 @@ func counts(t *testing.T, all []*faulty.Device, p *Product) (counted []map[strin
 }
 
 // TestDividedCalls counts the calls with which repeated products are enqueued. Those of small
-// matrices are one launch on the first GPU.
+// matrices are one launch, on the first GPU or on each.
 func TestDividedCalls(t *testing.T) {
 	for _, c := range []struct {
 		gpus, n int
@@ -95,6 +95,7 @@ func TestDividedCalls(t *testing.T) {
 	}{
 		{2, 512, split.Rows, false, "map[Launch:1] map[]"},
 		{2, 2048, split.Columns, false, "map[Launch:1] map[]"},
+		{4, 2048, split.Rows, false, strings.Repeat(" map[Launch:1]", 4)[1:]},
 		{8, 1024, split.Rows, false, "map[Launch:1]" + strings.Repeat(" map[]", 7)},
 		{2, 512, split.OnEach, true, "map[Launch:1] map[Launch:1]"},
 		{2, 512, split.Rows, true, strings.Repeat(" map[CopyPeer:2 Event.Free:2 Launch:1 Record:2 Wait:2]", 2)[1:]},
@@ -103,7 +104,7 @@ func TestDividedCalls(t *testing.T) {
 	} {
 		d, all := openCounted(t, c.gpus)
 		if c.small {
-			d.minSeconds = 0
+			d.dividesAll = true
 		}
 		p := plain(t, d, dtype.BF16, c.n, c.n, c.n, c.by)
 		if err := Gemm(t.Context(), p); err != nil {
@@ -120,7 +121,7 @@ func TestDividedCallsPredicted(t *testing.T) {
 	rng := testrand.New(t)
 	for _, n := range []int{2, 3, 4, 8} {
 		d, all := openCounted(t, n)
-		d.unit, d.panelBytes, d.minSeconds = 16, 1<<14, 0
+		d.unit, d.panelBytes, d.dividesAll = 16, 1<<14, true
 		pickAny(d)
 		moved := 0
 		for range 40 {
@@ -154,48 +155,6 @@ func TestDividedCallsPredicted(t *testing.T) {
 		}
 		if moved == 0 {
 			t.Errorf("no product on %d GPUs copies anything", n)
-		}
-	}
-}
-
-// TestSmallMatrices checks which matrices are on the first GPU alone.
-func TestSmallMatrices(t *testing.T) {
-	for _, c := range []struct {
-		gpus, rows, cols int
-		kind             dtype.Type
-		by               split.By
-		want             bool
-	}{
-		{2, 2048, 2048, dtype.BF16, split.Rows, true},
-		{2, 1, 4096, dtype.BF16, split.Columns, true},
-		{2, 0, 7, dtype.F32, split.Rows, true},
-		{2, 2048, 2048, dtype.BF16, split.OnEach, false},
-		{2, 4096, 4096, dtype.BF16, split.Rows, false},
-		{2, 1024, 1024, dtype.F32, split.Columns, true},
-		{2, 2048, 2048, dtype.F32, split.Columns, false}, // 0.3 ms of arithmetic
-		{4, 2048, 2048, dtype.BF16, split.Rows, false},   // 24 MiB to the others
-	} {
-		d, _ := openCounted(t, c.gpus)
-		m, err := New(d, gemm.Dense(c.kind, c.rows, c.cols), c.by)
-		if err != nil {
-			t.Fatal(err)
-		}
-		alone := m.Memory.whole.By != split.OnEach
-		for i := range c.gpus - 1 {
-			alone = alone && m.Memory.whole.Part(i+1).Empty()
-		}
-		if alone != c.want {
-			t.Errorf("%d×%d %v, %v, on %d GPUs: on the first alone: %v", c.rows, c.cols, c.kind, c.by, c.gpus, alone)
-		}
-	}
-	d, _ := openCounted(t, 2)
-	for count, want := range map[int]bool{2: true, 200: false} {
-		m, err := NewBatch(d, gemm.Dense(dtype.F32, 256, 256), count, split.Rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if alone := m.Memory.whole.Part(1).Empty(); alone != want {
-			t.Errorf("%d matrices of %v: on the first GPU alone: %v", count, m.Layout, alone)
 		}
 	}
 }
@@ -261,7 +220,7 @@ func BenchmarkDividedIssue(b *testing.B) {
 		for _, n := range []int{1, 2, 8} {
 			b.Run(fmt.Sprintf("%d on %d", side, n), func(b *testing.B) {
 				d := openIdle(b, n, func(d device.Device) device.Device { return d })
-				d.minSeconds = 0
+				d.dividesAll = true
 				p := plain(b, d, dtype.BF16, side, side, side, split.Rows)
 				b.ReportAllocs()
 				for b.Loop() {
@@ -271,5 +230,56 @@ func BenchmarkDividedIssue(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkGPUDividedIssue measures the host's time to enqueue a product on all GPUs of this
+// machine, and counts the calls of the driver: of matrices on each GPU, and of divided ones, with
+// one goroutine and with one per GPU. callSeconds and constants of package split predict the times.
+func BenchmarkGPUDividedIssue(b *testing.B) {
+	for _, c := range []struct {
+		name       string
+		by         split.By
+		concurrent bool
+	}{
+		{"on each", split.OnEach, false},
+		{"divided", split.Rows, false},
+		{"divided, one goroutine per GPU", split.Rows, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			d := openGPU(b, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+			d.dividesAll = true
+			p := plain(b, d, dtype.BF16, 512, 512, 512, c.by)
+			if c.by == split.OnEach {
+				p.Operands[gemm.A] = p.Operands[gemm.B]
+				p.Operands[gemm.C] = plain(b, d, dtype.BF16, 512, 512, 512, c.by).Operands[gemm.B]
+			}
+			calls := 0
+			if err := p.with(func(x planned) error {
+				x.division.Concurrent = c.concurrent
+				for _, n := range x.division.Calls() {
+					calls += n
+				}
+				return nil
+			}); err != nil {
+				b.Fatal(err)
+			}
+			for i := 0; b.Loop(); i++ {
+				if i%16 == 0 { // the streams take a limited number of launches
+					b.StopTimer()
+					if err := d.Sync(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				if err := Gemm(b.Context(), p); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(calls), "calls")
+			if err := d.Sync(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
 }

@@ -159,9 +159,25 @@ func TestDividedCloseDuringProducts(t *testing.T) {
 	}
 }
 
+// inOne makes a device divide products among all GPUs and gather all operands before one launch.
+func inOne(d *Device) {
+	d.pick = func(all []split.Plan) int {
+		return slices.IndexFunc(all, func(x split.Plan) bool {
+			return !slices.ContainsFunc(x.Shares, func(s split.Share) bool { return len(s.Panels) != 1 })
+		})
+	}
+}
+
 // TestDividedMemory runs products with less and less memory. They use smaller panels, and in the
 // end return ErrOutOfMemory with the name of a GPU.
 func TestDividedMemory(t *testing.T) {
+	t.Run("panels", func(t *testing.T) { shrinkMemory(t, asA) })
+	t.Run("gathered first", func(t *testing.T) { shrinkMemory(t, inOne) })
+}
+
+// shrinkMemory runs products with less and less memory, on devices that divide picks plans for.
+func shrinkMemory(t *testing.T, divide func(*Device)) {
+	t.Helper()
 	const m, n, k = 64, 400, 64
 	one, _ := openSeveral(t, emu.Options{}, "h200")
 	c := &bitsCase{in: dtype.F32, out: dtype.F32, m: m, n: n, k: k, beta: 1, seed: 3, kernel: "naive"}
@@ -173,7 +189,7 @@ func TestDividedMemory(t *testing.T) {
 	right, short := 0, 0
 	for free := 4 * k * n * 3; free > 0; free -= 6000 {
 		d, _ := openSeveral(t, emu.Options{Memory: int64(operands/2 + 2000 + free)}, several(2)...)
-		asA(d)
+		divide(d)
 		d.panelBytes = usualPanelBytes
 		got, err := c.run(t.Context(), d)
 		switch {

@@ -177,7 +177,7 @@ func TestDividedGroups(t *testing.T) {
 func TestGPUDividedGroups(t *testing.T) {
 	one := openGPU(t, backend.Device{Kind: backend.GPU})
 	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
-	all.unit, all.panelBytes, all.minSeconds = 16, 1<<14, 0
+	all.unit, all.panelBytes, all.dividesAll = 16, 1<<14, true
 	pickAny(all)
 	compareGroups(t, testrand.New(t), one, all, 500)
 }

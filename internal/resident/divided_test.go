@@ -62,7 +62,7 @@ func openSeveral(t testing.TB, o emu.Options, models ...string) (*Device, *gpus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.unit, d.panelBytes, d.minSeconds = 1, 2000, 0
+	d.unit, d.panelBytes, d.dividesAll = 1, 2000, true
 	t.Cleanup(func() {
 		if err := errors.Join(d.Close(), restore()); err != nil && !all.lost {
 			t.Error(err)
@@ -115,7 +115,7 @@ func TestDividedConformance(t *testing.T) {
 // TestGPUDividedConformance is TestDividedConformance on all GPUs of this machine.
 func TestGPUDividedConformance(t *testing.T) {
 	d := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
-	d.unit, d.panelBytes, d.minSeconds = 16, 1<<16, 0
+	d.unit, d.panelBytes, d.dividesAll = 16, 1<<16, true
 	pickAny(d)
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 500, 0) })
@@ -350,7 +350,7 @@ func TestBreakdown(t *testing.T) {
 func TestGPUDividedBits(t *testing.T) {
 	one := openGPU(t, backend.Device{Kind: backend.GPU})
 	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
-	all.unit, all.panelBytes, all.minSeconds = 16, 1<<14, 0
+	all.unit, all.panelBytes, all.dividesAll = 16, 1<<14, true
 	pickAny(all)
 	t.Logf("%d GPUs", len(all.members))
 	rng := testrand.New(t)

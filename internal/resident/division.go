@@ -2,7 +2,6 @@ package resident
 
 import (
 	"context"
-	"math"
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
@@ -105,14 +104,8 @@ func (d *Device) division(x planned, kernel string) (*division, error) {
 
 // divide plans the division of a product that pl computes on the first GPU.
 func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]Matrix) (*division, error) {
-	grain, rows, cols, atOnce := 1, 1, 1, 1 // of a batch: whole products
-	if p.Batch.Kind != gemm.Strided {
-		grain, atOnce = pl.Grain(), pl.TilesAtOnce()
-		rows, cols = pl.Units(max(grain, split.Align))
-	}
-	v := &division{device: d, Product: split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols,
-		Grain: grain, AtOnce: atOnce, Seconds: pl.Seconds(), Rate: d.rate(), CallSeconds: callSeconds,
-		PanelBytes: d.panelBytes, Pick: d.pick}}
+	v := &division{device: d, Product: d.product(pl, p)}
+	v.Pick = d.pick
 	for i, m := range operands {
 		if m.Memory != nil {
 			count, stride := 1, 0
@@ -142,6 +135,17 @@ func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]
 	}
 	v.planLaunches()
 	return v, nil
+}
+
+// product returns a product that pl computes on the first GPU, without the places of its operands.
+func (d *Device) product(pl *exec.Plan, p *gemm.Problem) split.Product {
+	grain, rows, cols, atOnce := 1, 1, 1, 1 // of a batch: whole products
+	if p.Batch.Kind != gemm.Strided {
+		grain, atOnce = pl.Grain(), pl.TilesAtOnce()
+		rows, cols = pl.Units(max(grain, split.Align))
+	}
+	return split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols, Grain: grain, AtOnce: atOnce,
+		Seconds: pl.Seconds(), Rate: d.rate(), CallSeconds: callSeconds, PanelBytes: d.panelBytes}
 }
 
 // planLaunches plans the launches of all panels, and the memory for them.
@@ -262,38 +266,14 @@ func (d *Device) rate() float64 {
 	return shared * slowest
 }
 
-// small reports whether matrices are on the first GPU alone: count products with l's size take less
-// than d.minSeconds in total, and the first GPU can send the matrices to the others in half of that
-// time, for products with large ones.
-func (d *Device) small(l gemm.Layout, count int) bool {
-	if d.enter() != nil {
-		return false // alloc returns the error
-	}
-	defer d.leave()
-	if bytes := float64(l.Bytes()) * float64(count*(len(d.members)-1)); bytes >= d.minSeconds/2*d.rate() {
-		return false
-	}
-	side := int(math.Sqrt(float64(l.Rows) * float64(l.Cols)))
-	square := gemm.Dense(l.Type, side, side)
-	result := square
-	if all := l.Type.Info().Results; len(all) > 0 {
-		result.Type = all[0]
-	}
-	p, _, err := gemm.New(1, square, square, 0, result, gemm.Epilogue{})
-	if err != nil {
-		return true // of a type that no product multiplies alone
-	}
-	pl, err := d.plan(&p, kernel.Memory{}, "")
-	return err != nil || pl.Seconds()*float64(count) < d.minSeconds
-}
-
-// By returns the way in which the matrix is divided, [split.Rows] on a single GPU.
+// By returns the way in which the matrix is divided if it is large enough, [split.Rows] on a single
+// GPU.
 func (m Matrix) By() split.By {
 	switch {
 	case m.Memory == nil || !m.Memory.device.Divided():
 		return split.Rows
 	case m.Layout.Trans:
-		return m.Memory.whole.By.T()
+		return m.Memory.asked.T()
 	}
-	return m.Memory.whole.By
+	return m.Memory.asked
 }

@@ -20,9 +20,9 @@ type Matrix struct {
 	Layout gemm.Layout
 }
 
-// New allocates a matrix with undefined elements, on several GPUs divided in the given way. A small
-// matrix is on the first GPU alone, unless by is OnEach. The device chooses the leading dimension.
-// The errors are those of [Device.Alloc], and ErrShape.
+// New allocates a matrix with undefined elements, on several GPUs divided in the given way. A
+// matrix whose products would not be faster is on the first GPU alone or whole on each. The device
+// chooses the leading dimension. The errors are those of [Device.Alloc], and ErrShape.
 func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 	return allocate(d, l, 1, by, split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit))
 }
@@ -41,7 +41,7 @@ func NewBatch(d *Device, l gemm.Layout, count int, by split.By) (Matrix, error) 
 }
 
 // allocate allocates count matrices below each other. Several GPUs divide the rows or columns of
-// all at multiples of unit, unless they are small.
+// all at multiples of unit, if their products are then faster.
 func allocate(d *Device, one gemm.Layout, count int, by split.By, unit int) (Matrix, error) {
 	l := one
 	l.Rows *= count
@@ -57,10 +57,16 @@ func allocate(d *Device, one gemm.Layout, count int, by split.By, unit int) (Mat
 		m, err := d.Alloc(there.Bytes(), elements)
 		return Matrix{Memory: m, Layout: there}, err
 	}
-	if by != split.OnEach && d.small(one, count) {
-		unit = max(l.Rows, l.Cols, 1)
+	asked := by
+	if by != split.OnEach {
+		switch d.placementOf(one, count) {
+		case onFirst:
+			unit = max(l.Rows, l.Cols, 1)
+		case onEach:
+			by = split.OnEach
+		}
 	}
-	b := &block{device: d, unit: unit, layout: there, size: there.Bytes()}
+	b := &block{device: d, asked: asked, unit: unit, layout: there, size: there.Bytes()}
 	whole := split.New(by, l.Rows, l.Cols, d.weights, unit)
 	b.whole = &whole
 	var sizes []int

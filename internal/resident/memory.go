@@ -23,6 +23,7 @@ type block struct {
 	// single GPU. Matrices are addressed by their offset there. They are unset on a single GPU, where
 	// a block may hold anything.
 	whole  *split.Matrix
+	asked  split.By // by which the caller wanted to divide it
 	unit   int
 	layout gemm.Layout
 	size   int // bytes on a single GPU

@@ -121,7 +121,7 @@ func TestGPUConformance(t *testing.T) {
 
 // openGPU opens a GPU of this machine, or several. Without one it skips the test, or fails it if
 // TILEWORK_REQUIRE_GPU is set.
-func openGPU(t *testing.T, name backend.Device) *Device {
+func openGPU(t testing.TB, name backend.Device) *Device {
 	t.Helper()
 	d, err := Open(name)
 	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {

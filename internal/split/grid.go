@@ -18,28 +18,61 @@ type Plan struct {
 	InOrder bool
 	// Concurrent has one goroutine per member enqueue its work. Otherwise one enqueues all.
 	Concurrent bool
-	rounds     int // in which a member computes a panel
+	rounds     int // in which a member computes a panel, or allRounds
 }
 
-// Plan returns the fastest division of the product by prediction.
+// allRounds has a member gather all operands and then compute its share in one panel, if the panel
+// is not larger than the product allows.
+const allRounds = 0
+
+// Plan returns the fastest division of the product by prediction, or one that is about as fast and
+// copies less. Among the divisions are those that gather first and multiply then.
 func (p *Product) Plan() Plan {
 	var all []Plan
-	most := p.rounds(p.whole())
-	for _, grid := range p.grids() {
-		for rounds, several := 1, true; several && rounds < 2*most; rounds *= 2 {
-			x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
-			several = slices.ContainsFunc(x.Shares, func(s Share) bool { return len(s.Panels) > 1 })
+	add := func(grid []Rect, rounds int) (several bool) {
+		x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
+		all = append(all, p.predicted(x))
+		if p.CallSeconds > 0 && x.moves() {
+			x.InOrder = true
 			all = append(all, p.predicted(x))
-			if p.CallSeconds > 0 && x.moves() {
-				x.InOrder = true
-				all = append(all, p.predicted(x))
-			}
+		}
+		return slices.ContainsFunc(x.Shares, func(s Share) bool { return len(s.Panels) > 1 })
+	}
+	most, least := p.rounds(p.whole()), 1
+	for least < most && p.Seconds*float64(least)/float64(most) < p.CallSeconds { // panels shorter than a call
+		least *= 2
+	}
+	for _, grid := range p.grids() {
+		several := true
+		for rounds := least; several && rounds < 2*most; rounds *= 2 {
+			several = add(grid, rounds)
+		}
+		if several {
+			add(grid, allRounds)
 		}
 	}
 	if p.Pick != nil {
 		return all[p.Pick(all)]
 	}
-	return slices.MinFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
+	fastest := slices.MinFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
+	near := slices.DeleteFunc(all, func(x Plan) bool { return x.Seconds > (1+tolerance)*fastest.Seconds })
+	return slices.MinFunc(near, func(x, y Plan) int {
+		return cmp.Or(cmp.Compare(p.moved(&x), p.moved(&y)), cmp.Compare(x.Seconds, y.Seconds))
+	})
+}
+
+// tolerance is the relative difference of predicted times below which divisions count as equally
+// fast. Of those, the one with the least traffic is used.
+const tolerance = 0.03
+
+// moved returns the bytes that all members copy from others.
+func (p *Product) moved(pl *Plan) (bytes int) {
+	pl.Copies(func(c Copy) {
+		if c.From != c.To {
+			bytes += p.Layout(c.Operand).Type.Bytes(c.Part.Len())
+		}
+	})
+	return bytes
 }
 
 // predicted returns a plan with its predicted time: that of the slowest member, or of the host that
@@ -152,12 +185,17 @@ func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
 
 // Times from which the time of a share is predicted: of a launch, and of the events that order the
 // work of several members. Copies slow down the kernels that they overlap, by a part of their time.
-// A member copies its own parts between two kernels, at localRate bytes per second.
+//
+// A member copies its own parts between two kernels, each in localSeconds and at localRate bytes
+// per second. In docs/results/gpus-resident-h200.jsonl, such copies of 8, 17 and 34 MB take about
+// 15, 36 and 55 µs on two H200s: the copies that no kernel overlaps, less the first gather, by
+// panels.
 const (
 	launchSeconds = 5e-6
 	orderSeconds  = 15e-6
 	contention    = 0.1
-	localRate     = 1.5e12
+	localSeconds  = 4e-6
+	localRate     = 0.65e12
 )
 
 // seconds predicts the time of a share on its member. In order, nothing overlaps. Otherwise copies
@@ -226,7 +264,7 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 func (p *Product) local(all []Copy) (seconds float64) {
 	for _, c := range all {
 		if c.From == c.To {
-			seconds += float64(c.Part.Len()) * p.size(c.Operand) / localRate
+			seconds += localSeconds + float64(c.Part.Len())*p.size(c.Operand)/localRate
 		}
 	}
 	return seconds

@@ -310,12 +310,12 @@ func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, s
 	switch {
 	case streamed(gemm.A):
 		n := p.panelSize(gemm.A, p.UnitM, ceilDiv(c.Cols.Len(), p.UnitN), rounds)
-		for _, s := range p.cuts(gemm.A, c.Rows, n, member, func(s Span) Rect { return Rect{s, c.Cols} }) {
+		for _, s := range p.cuts(gemm.A, c.Rows, n, rounds, member, func(s Span) Rect { return Rect{s, c.Cols} }) {
 			all = append(all, Rect{s, c.Cols})
 		}
 	case streamed(gemm.B):
 		n := p.panelSize(gemm.B, p.UnitN, ceilDiv(c.Rows.Len(), p.UnitM), rounds)
-		for _, s := range p.cuts(gemm.B, c.Cols, n, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
+		for _, s := range p.cuts(gemm.B, c.Cols, n, rounds, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
 			all = append(all, Rect{c.Rows, s})
 		}
 	case scattered && p.grouped():
@@ -345,13 +345,20 @@ func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
 	if o == gemm.B && p.grouped() {
 		each *= float64(p.Batch.Count)
 	}
-	return max(min(rounds*p.atOnce()/across, int(float64(p.PanelBytes)/max(each, 1))), 1) * unit
+	n := int(float64(p.PanelBytes) / max(each, 1))
+	if rounds != allRounds {
+		n = min(n, rounds*p.atOnce()/across)
+	}
+	return max(n, 1) * unit
 }
 
 // cuts cuts a range of rows or columns of C along the parts of streamed operand o, and each part
-// into panels of n. of returns the part of C of a range. All cuts are multiples of Align and Grain
-// from the start.
-func (p *Product) cuts(o gemm.Operand, whole Span, n, member int, of func(Span) Rect) (all []Span) {
+// into panels of n. A range that is to be computed in all rounds is not cut if it has at most n. of
+// returns the part of C of a range. All cuts are multiples of Align and Grain from the start.
+func (p *Product) cuts(o gemm.Operand, whole Span, n, rounds, member int, of func(Span) Rect) (all []Span) {
+	if rounds == allRounds && whole.Len() <= n {
+		return []Span{whole}
+	}
 	for _, s := range p.parts(o, whole, member) {
 		if p.inPlace(o, p.Needs(o, of(s)), member) {
 			all = append(all, s)

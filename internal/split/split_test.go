@@ -291,7 +291,7 @@ func TestPlans(t *testing.T) {
 	for range products {
 		p := random(t, rng)
 		for _, grid := range p.grids() {
-			shares := p.shares(grid, 1<<rng.IntN(3))
+			shares := p.shares(grid, 1<<rng.IntN(4)/2) // all, 1, 2 or 4 rounds
 			computing := 0
 			for i, c := range grid {
 				if !c.Empty() {
@@ -460,5 +460,32 @@ func TestSmall(t *testing.T) {
 		"y copies 0.2621 MB from x"
 	if got := p.Describe(&pl, []string{"x", "y"}); got != want {
 		t.Errorf("16 rows: %s\nwant %s", got, want)
+	}
+}
+
+// TestGatherFirst checks that no product is predicted to be slower than if its members gathered B
+// first and then multiplied, in closed form.
+func TestGatherFirst(t *testing.T) {
+	rng := testrand.New(t)
+	for range 200 {
+		n, members := 1+rng.IntN(6000), 2+rng.IntN(7)
+		p := square(t, n, members, Rows, By(rng.IntN(2)), Rows)
+		most := 0 // rows of a member
+		for i := range members {
+			most = max(most, p.Places[gemm.C].Matrix.Part(i).Rows.Len())
+		}
+		rounds := func(rows int) float64 {
+			tiles := ceilDiv(rows, p.UnitM) * ceilDiv(n, p.UnitN)
+			if ceilDiv(n, p.UnitM)*ceilDiv(n, p.UnitN) < p.AtOnce {
+				return float64(tiles)
+			}
+			return float64(ceilDiv(tiles, p.AtOnce))
+		}
+		b := float64(2 * n * n)
+		gather := orderSeconds + b/p.Rate + localSeconds + b/localRate // of at most all of B
+		want := gather + p.Seconds*rounds(most)/rounds(n) + launchSeconds
+		if pl := p.Plan(); pl.Seconds > (1+tolerance)*want+contention*gather {
+			t.Errorf("%d³ on %d members: %.1f µs, want at most %.1f µs", n, members, 1e6*pl.Seconds, 1e6*want)
+		}
 	}
 }
