@@ -266,7 +266,7 @@ func (w *worker) gather(copies []split.Copy, offsets *[gemm.Operands]int, parts 
 		part := parts[c.Operand]
 		l := split.LayoutOf(w.elem(c.Operand), part)
 		b := w.operands[c.Operand].Memory.block
-		at := w.base + device.Ptr(offsets[c.Operand]+split.Offset(l.Type, part, l.LD, c.Part))
+		at := w.base + device.Ptr(offsets[c.Operand]+split.Offset(l.Type, part, l.LD, c.At))
 		if err := w.copy(c, at, l.LD, b.address(c.From, c.Part), b.ld[c.From]); err != nil {
 			return err
 		}

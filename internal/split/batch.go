@@ -100,6 +100,34 @@ func (p *Product) groups(cols Span) Rect {
 	return between(Span{0, p.Batch.Count}, func(i int) Rect { return p.group(i, cols) })
 }
 
+// heldStep returns the distance between the columns of B of two groups in memory that holds those
+// of all groups. They are no farther from each other than in the stored matrix, and as aligned.
+func (p *Product) heldStep(cols Span) Step {
+	one, step := p.group(0, cols), p.Places[gemm.B].Step
+	return Step{min(step.Rows, ceilDiv(one.Rows.Len(), Align)*Align), min(step.Cols, ceilDiv(one.Cols.Len(), Align)*Align)}
+}
+
+// held returns the part of operand o's matrix for a part of C as memory holds it that is gathered.
+func (p *Product) held(o gemm.Operand, c Rect) Rect {
+	if o != gemm.B || !p.grouped() || p.Batch.Count == 0 {
+		return p.Needs(o, c)
+	}
+	r, step := p.group(0, c.Cols), p.heldStep(c.Cols)
+	r.Rows.To += (p.Batch.Count - 1) * step.Rows
+	r.Cols.To += (p.Batch.Count - 1) * step.Cols
+	return r
+}
+
+// moved returns the distance by which the i-th part of [Product.copied] is moved in memory that
+// holds gathered parts.
+func (p *Product) moved(o gemm.Operand, c Rect, i int) Step {
+	if o != gemm.B || !p.grouped() {
+		return Step{}
+	}
+	held, stored := p.heldStep(c.Cols), p.Places[o].Step
+	return Step{i * (held.Rows - stored.Rows), i * (held.Cols - stored.Cols)}
+}
+
 // between returns the smallest part that contains the parts of the first and the last product.
 func between(products Span, of func(int) Rect) Rect {
 	if products.Len() == 0 {

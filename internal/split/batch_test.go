@@ -2,6 +2,7 @@ package split
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tilework/dtype"
@@ -161,6 +162,81 @@ func checkHeld(t *testing.T, p *Product, o gemm.Operand, s *Share, member int) {
 		}
 		if len(missing) > 0 {
 			t.Fatalf("%v of product %d lacks %v at member %d", o, at, missing, member)
+		}
+	}
+}
+
+// TestGroups checks the traffic and the memory of groups of rows in closed form: a member receives
+// its columns of the matrices of B that others store, and holds no more than its columns of all.
+func TestGroups(t *testing.T) {
+	const groups, rows, n, k = 8, 512, 1024, 64
+	const size = 4 // bytes of an element
+	for _, members := range []int{1, 2, 3, 4, 8} {
+		for _, c := range []struct {
+			trans, beside bool
+			by            By
+		}{{true, false, Rows}, {true, false, Columns}, {true, true, Columns}, {false, true, Columns}, {false, true, Rows}} {
+			b := gemm.Dense(dtype.F32, k, n)
+			if c.trans {
+				b = gemm.Dense(dtype.F32, n, k).T()
+			}
+			problem, _, err := gemm.New(1, gemm.Dense(dtype.F32, rows, k), b, 0, gemm.Dense(dtype.F32, rows, n), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, step := gemm.Dense(dtype.F32, groups*b.Rows, b.Cols), Step{Rows: b.Rows}
+			if c.beside {
+				whole, step = gemm.Dense(dtype.F32, b.Rows, groups*b.Cols), Step{Cols: b.Cols}
+			}
+			if problem, err = problem.Grouped(groups, step.Rows*whole.LD+step.Cols); err != nil {
+				t.Fatal(err)
+			}
+			p := &Product{Problem: problem, UnitM: 128, UnitN: 64, Grain: 1, AtOnce: 4, Seconds: 1e-3, Rate: 3e11,
+				PanelBytes: 1 << 20, Weights: slices.Repeat([]float64{1}, members)}
+			for o := range gemm.Operands {
+				if l := p.Layout(o); p.Uses(o) {
+					m := New(OnEach, l.Rows, l.Cols, p.Weights, 1)
+					p.Places[o].Matrix = &m
+				}
+			}
+			matrix, result := New(c.by, whole.Rows, whole.Cols, p.Weights, 16), New(Columns, rows, n, p.Weights, 16)
+			p.Places[gemm.B], p.Places[gemm.C].Matrix = Place{Matrix: &matrix, Step: step}, &result
+			var all []Plan
+			p.Pick = func(plans []Plan) int { all = plans; return 0 }
+			p.Plan()
+			for _, pl := range all {
+				for i := range pl.Shares {
+					s := &pl.Shares[i]
+					got, want := 0, 0
+					for from, bytes := range p.Traffic(&pl)[i] {
+						if from != i {
+							got += bytes
+						}
+					}
+					if columns := s.C.Cols; columns.Len() > 0 {
+						for g := range groups {
+							needed := p.group(g, columns)
+							want += size * (needed.Len() - matrix.Part(i).And(needed).Len())
+						}
+					}
+					want += size * (s.C.Len() - result.Part(i).And(s.C).Len()) // rows of C after the last group
+					for from := range pl.Shares {                              // results
+						if from != i {
+							want += size * result.Part(i).And(pl.Shares[from].C).Len()
+						}
+					}
+					if got != want {
+						t.Errorf("%d members, %+v: member %d receives %d bytes, want %d", members, c, i, got, want)
+					}
+					for j := range s.Panels {
+						columns := s.Panels[j].C.Cols
+						if got, want := s.Panels[j].Held[gemm.B].Len(), groups*k*(columns.Len()+Align-1); got > want {
+							t.Errorf("%d members, %+v: member %d holds %d elements for %v, want at most %d", members, c, i, got, columns,
+								want)
+						}
+					}
+				}
+			}
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (p *Product) Plan() Plan {
 	fastest := slices.MinFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
 	near := slices.DeleteFunc(all, func(x Plan) bool { return x.Seconds > (1+tolerance)*fastest.Seconds })
 	return slices.MinFunc(near, func(x, y Plan) int {
-		return cmp.Or(cmp.Compare(p.moved(&x), p.moved(&y)), cmp.Compare(x.Seconds, y.Seconds))
+		return cmp.Or(cmp.Compare(p.remote(&x), p.remote(&y)), cmp.Compare(x.Seconds, y.Seconds))
 	})
 }
 
@@ -65,8 +65,8 @@ func (p *Product) Plan() Plan {
 // fast. Of those, the one with the least traffic is used.
 const tolerance = 0.03
 
-// moved returns the bytes that all members copy from others.
-func (p *Product) moved(pl *Plan) (bytes int) {
+// remote returns the bytes that all members copy from others.
+func (p *Product) remote(pl *Plan) (bytes int) {
 	pl.Copies(func(c Copy) {
 		if c.From != c.To {
 			bytes += p.Layout(c.Operand).Type.Bytes(c.Part.Len())

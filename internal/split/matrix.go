@@ -74,6 +74,9 @@ func (r Rect) And(o Rect) Rect { return Rect{r.Rows.and(o.Rows), r.Cols.and(o.Co
 // Contains reports whether all elements of o are in r.
 func (r Rect) Contains(o Rect) bool { return o.Empty() || r.And(o) == o }
 
+// plus returns the rectangle moved by a step.
+func (r Rect) plus(s Step) Rect { return Rect{r.Rows.plus(s.Rows), r.Cols.plus(s.Cols)} }
+
 // T returns the rectangle in the transpose.
 func (r Rect) T() Rect { return Rect{r.Cols, r.Rows} }
 

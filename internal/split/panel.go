@@ -49,7 +49,11 @@ func (p *Product) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, pl
 		l, places[o] = p.locate(o, member, s, panel)
 		if o < gemm.Bias {
 			q.Layouts[o] = l
-			q.Batch.Stride[o] = p.Places[o].Step.Rows*l.LD + p.Places[o].Step.Cols
+			step := p.Places[o].Step
+			if o == gemm.B && p.grouped() && places[o].In == InSlot {
+				step = p.heldStep(panel.C.Cols)
+			}
+			q.Batch.Stride[o] = step.Rows*l.LD + step.Cols
 		}
 	}
 	return q, places
@@ -57,13 +61,13 @@ func (p *Product) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, pl
 
 // locate returns the layout and the place of the part of operand o that a panel needs.
 func (p *Product) locate(o gemm.Operand, member int, s *Share, panel *Panel) (gemm.Layout, At) {
-	l, need := p.Layout(o), p.Needs(o, panel.C)
+	l, need := p.Layout(o), p.held(o, panel.C)
 	at, has := At{In: InSlot}, panel.Held[o]
 	if has.Empty() {
 		at.In, has = InHeld, s.Held[o]
 	}
 	if has.Empty() {
-		at.In, has = InPart, p.Places[o].Matrix.Part(member)
+		at.In, has, need = InPart, p.Places[o].Matrix.Part(member), p.Needs(o, panel.C)
 	}
 	ld := LayoutOf(l.Type, has).LD
 	switch {

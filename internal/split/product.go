@@ -52,12 +52,16 @@ type Copy struct {
 	Operand  gemm.Operand
 	From, To int
 	Part     Rect
+	// At is the place of the part in the memory that holds gathered parts of the operand: Part itself,
+	// except for groups of rows, whose matrices may be closer to each other there.
+	At Rect
 }
 
 // Panel is a part of C that a member computes in one launch.
 type Panel struct {
 	C Rect // rows and columns of C
-	// Held holds the part of each operand that is gathered for this panel. Gather lists the copies.
+	// Held holds the part of each operand that is gathered for this panel, as it is in memory. Gather
+	// lists the copies.
 	Held   [gemm.Operands]Rect
 	Gather []Copy
 	// Scatter lists the copies of the panel to the members that store it, if they do not compute it.
@@ -173,9 +177,10 @@ func (r Rect) alignment(row, col int) int {
 
 // gather returns the copies that bring the part of an operand for a part of C to a member.
 func (p *Product) gather(o gemm.Operand, c Rect, member int) (all []Copy) {
-	for _, part := range p.copied(o, c) {
+	for i, part := range p.copied(o, c) {
+		moved := p.moved(o, c, i)
 		for _, piece := range p.Places[o].Matrix.Pieces(part, member) {
-			all = append(all, Copy{o, piece.Member, member, piece.Part})
+			all = append(all, Copy{o, piece.Member, member, piece.Part, piece.Part.plus(moved)})
 		}
 	}
 	return all
@@ -187,7 +192,7 @@ func (p *Product) scatter(c Rect, member int, held bool) (all []Copy) {
 	for _, part := range p.copied(gemm.C, c) {
 		for _, piece := range p.Places[gemm.C].Matrix.Holds(part) {
 			if piece.Member != member || held {
-				all = append(all, Copy{gemm.C, member, piece.Member, piece.Part})
+				all = append(all, Copy{gemm.C, member, piece.Member, piece.Part, piece.Part})
 			}
 		}
 	}
@@ -259,7 +264,7 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 	var missing [gemm.Operands]Rect
 	for o := range gemm.Operands {
 		if part := p.Needs(o, c); (p.reads(o) || o == gemm.C) && !part.Empty() && !p.inPlace(o, part, member) {
-			missing[o] = part
+			missing[o] = p.held(o, c)
 		}
 	}
 	streamed := p.streamed(&missing)
@@ -276,7 +281,7 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 		x := Panel{C: panel}
 		for o := range gemm.Operands {
 			if part := p.Needs(o, panel); streamed(o) && !p.inPlace(o, part, member) {
-				x.Held[o] = part
+				x.Held[o] = p.held(o, panel)
 				x.Gather = append(x.Gather, p.gather(o, panel, member)...)
 			}
 		}

@@ -308,14 +308,14 @@ func (x *execution) round(ctx context.Context, of func(*split.Share) []split.Cop
 // result returns the part of this rank's memory where it has computed a panel of C.
 func (x *execution) result(c split.Copy) part {
 	if held := x.share.Held[gemm.C]; !held.Empty() {
-		return x.at(x.held[gemm.C], held, c)
+		return x.at(x.held[gemm.C], held, c.Operand, c.Part)
 	}
 	return x.mine(c)
 }
 
 // mine returns the part of a copy in this rank's part of a matrix.
 func (x *execution) mine(c split.Copy) part {
-	return x.at(x.own[c.Operand], x.Places[c.Operand].Matrix.Part(x.rank), c)
+	return x.at(x.own[c.Operand], x.Places[c.Operand].Matrix.Part(x.rank), c.Operand, c.Part)
 }
 
 // target returns the function that returns the part of gathered memory where a copy of a round
@@ -323,15 +323,15 @@ func (x *execution) mine(c split.Copy) part {
 func (x *execution) target(round int) func(split.Copy) part {
 	return func(c split.Copy) part {
 		if round == 0 {
-			return x.at(x.held[c.Operand], x.share.Held[c.Operand], c)
+			return x.at(x.held[c.Operand], x.share.Held[c.Operand], c.Operand, c.At)
 		}
-		return x.at(x.slots[x.slot[round-1]][c.Operand], x.share.Panels[round-1].Held[c.Operand], c)
+		return x.at(x.slots[x.slot[round-1]][c.Operand], x.share.Panels[round-1].Held[c.Operand], c.Operand, c.At)
 	}
 }
 
-// at returns the part of a copy in a block that holds the rectangle has.
-func (x *execution) at(b block, has split.Rect, c split.Copy) part {
-	t := x.elem(c.Operand)
+// at returns a part of operand o in a block that holds the rectangle has.
+func (x *execution) at(b block, has split.Rect, o gemm.Operand, r split.Rect) part {
+	t := x.elem(o)
 	ld := split.LayoutOf(t, has).LD
-	return part{b.from(split.Offset(t, has, ld, c.Part)), c.Part.Rows.Len(), t.Bytes(c.Part.Cols.Len()), t.Bytes(ld)}
+	return part{b.from(split.Offset(t, has, ld, r)), r.Rows.Len(), t.Bytes(r.Cols.Len()), t.Bytes(ld)}
 }
