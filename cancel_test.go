@@ -110,3 +110,57 @@ func TestCancelledAnywhere(t *testing.T) {
 		})
 	}
 }
+
+// TestNilContext passes a nil context to every function that takes a context: the error must say
+// so, and no result may change.
+func TestNilContext(t *testing.T) {
+	d, err := Open("emu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	x := FromSlice(2, 2, []float32{1, 2, 3, 4})
+	on, err := Upload(t.Context(), d, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := Upload(t.Context(), d, Batch[float32]{x, x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New[float32](2, 2)
+	result, err := Upload(t.Context(), d, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none context.Context
+	for name, err := range map[string]error{
+		"Gemm":              Gemm(none, 1, x, x, 0, c),
+		"Gemm, batch":       Gemm(none, 1, Batch[float32]{x}, Batch[float32]{x}, 0, Batch[float32]{c}),
+		"Gemm, groups":      Gemm(none, 1, x, Batch[float32]{x}, 0, c, WithGroups(Vector[int32](2))),
+		"Gemm on a device":  Gemm(none, 1, on, on, 0, result),
+		"Gemm, wrong sizes": Gemm(none, 1, x, New[float32](3, 3), 0, c),
+		"Mul":               second(Mul(none, x, x)),
+		"Mul, batch":        second(Mul(none, Batch[float32]{x}, Batch[float32]{x})),
+		"Mul on a device":   second(Mul(none, on, on)),
+		"Copy":              Copy(none, c, x),
+		"Copy to a device":  Copy(none, result, x),
+		"Copy of a batch":   Copy(none, Batch[float32]{c, c}, batch),
+		"Upload":            second(Upload(none, d, x)),
+		"Upload, batch":     second(Upload(none, d, Batch[float32]{x})),
+		"Download":          second(on.Download(none)),
+		"Download, batch":   second(batch.Download(none)),
+		"Sync":              d.Sync(none),
+		"Pack":              second(Pack(none, x)),
+		"TuneGemm":          second(TuneGemm(none, x, x, c, time.Second)),
+		"OpenRanks":         second(OpenRanks(none, nil, "cpu")),
+	} {
+		if !errors.Is(err, errNilContext) {
+			t.Errorf("%s: error %v, want %v", name, err, errNilContext)
+		}
+	}
+	got, err := result.Download(t.Context())
+	if want := make([]float32, 4); err != nil || !slices.Equal(got.Data(), want) || !slices.Equal(c.Data(), want) {
+		t.Errorf("results %v and %v, error %v: want zeros", c, got, err)
+	}
+}

@@ -18,6 +18,9 @@ import (
 // The errors are ErrShape, ErrOverlap for matrices that share memory, ErrUnsupported for a packed
 // matrix, and those of Upload and Download.
 func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
 	if on, ok := src.(DeviceBatch[T]); ok {
 		from, err := on.Download(ctx)
 		if err != nil {

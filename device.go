@@ -64,7 +64,7 @@ func (d *Device) dividing(by split.By) *Device {
 // failure no call has returned yet. It wraps ErrLaunch, ErrDeviceLost or ErrClosed, or is the
 // context's.
 func (d *Device) Sync(ctx context.Context) error {
-	if err := d.check(); err != nil {
+	if err := firstErr(checkContext(ctx), d.check()); err != nil {
 		return err
 	}
 	if d.t != nil {

@@ -95,7 +95,7 @@ func (b DeviceBatch[T]) T() DeviceBatch[T] {
 // Download waits for all earlier work and returns copies of the matrices in the host's memory. The
 // errors are those of [DeviceMatrix.Download].
 func (b DeviceBatch[T]) Download(ctx context.Context) (Batch[T], error) {
-	if err := b.check("the batch"); err != nil {
+	if err := firstErr(checkContext(ctx), b.check("the batch")); err != nil {
 		return nil, err
 	}
 	all := make(Batch[T], b.count)

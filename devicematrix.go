@@ -130,6 +130,10 @@ func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int) (DeviceMatrix[T
 func Upload[H interface {
 	upload(ctx context.Context, d *Device) (D, error)
 }, D any](ctx context.Context, d *Device, from H) (D, error) {
+	if err := checkContext(ctx); err != nil {
+		var none D
+		return none, err
+	}
 	return from.upload(ctx, d)
 }
 
@@ -177,7 +181,7 @@ func (m DeviceMatrix[T]) uploadFrom(ctx context.Context, from Matrix[T]) error {
 // are ErrOutOfMemory for the host's memory, ErrLaunch and ErrDeviceLost, which may be those of an
 // earlier product, ErrClosed, and the context's.
 func (m DeviceMatrix[T]) Download(ctx context.Context) (Matrix[T], error) {
-	if err := m.check("the matrix"); err != nil {
+	if err := firstErr(checkContext(ctx), m.check("the matrix")); err != nil {
 		return Matrix[T]{}, err
 	}
 	_, _, rows, cols := m.Part()

@@ -77,6 +77,7 @@
 // # Errors
 //
 // Errors wrap one of [ErrShape], [ErrOverlap], [ErrUnsupported], [ErrNoDevice], [ErrOutOfMemory],
-// [ErrVerify], [ErrLaunch], [ErrDeviceLost] and [ErrClosed], or are the context's. If a product
-// fails after it started, because its context ended or its verification failed, C is undefined.
+// [ErrVerify], [ErrLaunch], [ErrDeviceLost] and [ErrClosed], or are the context's. A nil context is
+// an error. If a product fails after it started, because its context ended or its verification
+// failed, C is undefined.
 package tilework

@@ -1,12 +1,15 @@
 package tilework
 
 import (
+	"context"
+	"errors"
+
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 )
 
-// Errors that all others wrap. Test for them with [errors.Is]. The message around them names the
-// argument, the value found and the value wanted.
+// Errors that all others wrap, except those of a context. Test for them with [errors.Is]. The
+// message around them names the argument, the value found and the value wanted.
 var (
 	// ErrShape reports sizes that do not fit together or are invalid.
 	ErrShape = gemm.ErrShape
@@ -29,6 +32,16 @@ var (
 	// limit of [WithVerify].
 	ErrVerify = gemm.ErrVerify
 )
+
+// errNilContext is the error of all functions for a nil context, as in net/http.
+var errNilContext = errors.New("nil Context: want one, such as context.Background()")
+
+func checkContext(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return nil
+}
 
 func firstErr(errs ...error) error {
 	for _, err := range errs {

@@ -55,6 +55,9 @@ func Gemm[T, R dtype.Element](ctx context.Context, alpha float64, a, b Operand[T
 
 func (k *call) run(ctx context.Context) error {
 	err := k.check()
+	if ctx == nil {
+		ctx, err = context.Background(), errNilContext
+	}
 	switch {
 	case k.team() != nil:
 		return k.runOnTeam(ctx, err)

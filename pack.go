@@ -22,7 +22,7 @@ import (
 func Pack[T dtype.Element](ctx context.Context, b Matrix[T], opts ...Option) (PackedMatrix[T], error) {
 	var c config
 	c.apply(opts)
-	if err := firstErr(b.err, c.err); err != nil {
+	if err := firstErr(checkContext(ctx), b.err, c.err); err != nil {
 		return PackedMatrix[T]{}, err
 	}
 	var request dispatch.Request

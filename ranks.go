@@ -36,6 +36,9 @@ type Group interface {
 // group, which has ended after an error, except for one that all ranks find in the operands of a
 // product.
 func OpenRanks(ctx context.Context, g Group, device string) (*Device, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	if g == nil {
 		return nil, fmt.Errorf("%w: no group of ranks: want the Group of ranks.Join", ErrUnsupported)
 	}

@@ -48,7 +48,7 @@ func TuneGemm[T, R dtype.Element](ctx context.Context, a, b Operand[T], c Operan
 }
 
 func (k *call) tune(ctx context.Context, limit time.Duration) (Tuning, error) {
-	if err := k.check(); err != nil {
+	if err := firstErr(checkContext(ctx), k.check()); err != nil {
 		return Tuning{}, err
 	}
 	if k.grouped() || k.batched() || k.arguments[gemm.B].kind == kindPacked {
