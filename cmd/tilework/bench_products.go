@@ -10,12 +10,15 @@ import (
 	"tilework/internal/gemm"
 )
 
+// maxCount is the largest number of products of the random suite.
+const maxCount = 1_000_000
+
 // problems returns the products to measure: each sample with each type, epilogue and block scales.
 // Without a flag that names shapes it takes sizes, in the syntax of --sizes. onCPU selects the
 // limits of the random suite.
 func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) {
-	if f.suite == bench.RandomSuite && f.count < 1 {
-		return nil, fmt.Errorf("--count %d: want 1 or more", f.count)
+	if f.suite == bench.RandomSuite && (f.count < 1 || f.count > maxCount) {
+		return nil, fmt.Errorf("--count %d: want 1 to %d", f.count, maxCount)
 	}
 	samples, err := f.samples(sizes, bench.Draw{Seed: f.seed, Count: f.count, CPU: onCPU})
 	if err != nil {

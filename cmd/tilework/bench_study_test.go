@@ -269,10 +269,13 @@ func TestBenchErrors(t *testing.T) {
 		"--peers openblsa":                     `--peers: unknown peer "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000": "out of memory: the matrices to measure 1000000×1000000 · " +
 			"1000000×1000000 float32 need 14901.2 GiB, and this machine has",
-		"--device emu --cold":               "--cold: an emulated GPU has no caches",
-		"--device emu --transfers":          "--transfers: emu has no copies to time",
-		"--peers mkl --peer-path mkl=no.so": "no.so",
-		"--preset quick --sizes 0":          "--sizes",
+		"--sizes 8,99999999999":                  "--sizes 99999999999: shapes do not fit: A of 99999999999×99999999999",
+		"--shapes 1x8x8,9999999999x8x9999999999": "--shapes 9999999999x8x9999999999: shapes do not fit",
+		"--device emu --sizes 99999999999":       "--sizes 99999999999: shapes do not fit",
+		"--device emu --cold":                    "--cold: an emulated GPU has no caches",
+		"--device emu --transfers":               "--transfers: emu has no copies to time",
+		"--peers mkl --peer-path mkl=no.so":      "no.so",
+		"--preset quick --sizes 0":               "--sizes",
 	} {
 		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {

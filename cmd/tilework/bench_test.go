@@ -393,7 +393,8 @@ func TestBenchRandomSuite(t *testing.T) {
 			t.Errorf("%d×%d×%d: transpositions %v, %v, want those of the flags", r.M, r.N, r.K, r.TransA, r.TransB)
 		}
 	}
-	for _, flags := range []string{"--suite random --count 0", "--suite random --count -1", "--suite models --count 5",
+	for _, flags := range []string{"--suite random --count 0", "--suite random --count -1",
+		"--suite random --count 99999999999", "--suite models --count 5",
 		"--sizes 8 --count 5"} {
 		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(flags)...)...)
 		if code != 2 || !strings.Contains(stderr, "--count") {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tilework/internal/names"
 )
@@ -53,5 +54,16 @@ SHELL is one of ` + strings.Join(shellNames(), ", ") + `. Load the script in you
 			}
 			return completionScripts[i].write(c.Root(), c.OutOrStdout())
 		},
+	}
+}
+
+// plainCompletions removes the back quotes around the values of flags from the texts that shells
+// show, if c completes a command line. Help texts need them.
+func plainCompletions(c *cobra.Command, _ []string) {
+	if c.Name() != cobra.ShellCompRequestCmd {
+		return
+	}
+	for _, command := range append(c.Root().Commands(), c.Root()) {
+		command.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 	}
 }

@@ -25,3 +25,21 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestCompletionTexts checks that shells show the texts of flags without back quotes, which mark
+// the values of flags for the help.
+func TestCompletionTexts(t *testing.T) {
+	for _, command := range newCommand().Commands() {
+		stdout, stderr, code := run(t.Context(), "__complete", command.Name(), "--")
+		if code != 0 || strings.Contains(stdout, "`") || !strings.Contains(stdout, "--") {
+			t.Errorf("%s: exit code %d, %q, %q", command.Name(), code, stdout, stderr)
+		}
+	}
+	const want = "--dtypes\tcomma-separated element TYPES of A and B\n"
+	if stdout, _, _ := run(t.Context(), "__complete", "bench", "--dt"); !strings.Contains(stdout, want) {
+		t.Errorf("bench --dt: %q, want %q", stdout, want)
+	}
+	if stdout, _, _ := run(t.Context(), "bench", "--help"); !strings.Contains(stdout, "--dtypes TYPES") {
+		t.Errorf("bench --help: %q, want --dtypes TYPES", stdout)
+	}
+}

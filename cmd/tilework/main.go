@@ -7,6 +7,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +32,7 @@ func main() {
 	// After the first signal the default handling returns: a second one ends the process.
 	context.AfterFunc(ctx, stop)
 	cobra.EnableCommandSorting = false // the groups order them by use
-	err := newCommand().ExecuteContext(ctx)
+	err := execute(ctx, newCommand())
 	code := exitCode(err)
 	switch {
 	case code == exitInterrupted:
@@ -39,6 +41,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, "tilework:", err)
 	}
 	os.Exit(code)
+}
+
+// execute runs the command. Its error is also that of writing a help text, which cobra ignores.
+func execute(ctx context.Context, root *cobra.Command) error {
+	var failed error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		stdout, text := c.OutOrStdout(), new(bytes.Buffer)
+		c.SetOut(text)
+		help(c, args)
+		c.SetOut(stdout)
+		_, failed = stdout.Write(text.Bytes())
+	})
+	return cmp.Or(root.ExecuteContext(ctx), failed)
 }
 
 // errCheck marks errors that report a failed check.
@@ -105,6 +121,7 @@ and shows how its GPU kernels work.`,
 		}
 		root.AddCommand(group...)
 	}
+	root.PersistentPreRun = plainCompletions
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID(commandGroups[len(commandGroups)-1].ID)

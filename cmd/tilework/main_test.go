@@ -29,7 +29,7 @@ func run(ctx context.Context, args ...string) (stdout, stderr string, code int) 
 	c.SetArgs(args)
 	c.SetOut(&out)
 	c.SetErr(&errs)
-	err := c.ExecuteContext(ctx)
+	err := execute(ctx, c)
 	if err != nil {
 		errs.WriteString(err.Error())
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -213,6 +214,10 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	output := matio.WriteOptions{Replace: f.force, Stdout: stdout, Map: mapFrom}
 	if err := matio.CheckOutput(f.out, dtype.Invalid, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
+	}
+	if file, ok := stdout.(*os.File); ok && matio.IsStd(f.out) && closedAtStart(file) {
+		return fmt.Errorf("-o %s: standard output is closed, or %s opened for reading and writing: want a pipe or a file",
+			f.out, os.DevNull)
 	}
 	start := time.Now()
 	problem, buffers, err := f.load(ctx, fileA, fileB, epilogue)

@@ -57,7 +57,11 @@ func (f *productFlags) samples(sizes string, draw bench.Draw) (all []bench.Sampl
 			return nil, fmt.Errorf("--sizes: %w", err)
 		}
 		for _, n := range list {
-			all = append(all, bench.Sample{Shape: bench.Cube(n)})
+			s := bench.Sample{Shape: bench.Cube(n)}
+			if err := f.check(s); err != nil {
+				return nil, fmt.Errorf("--sizes %d: %w", n, err)
+			}
+			all = append(all, s)
 		}
 	}
 	if f.shapes != "" {
@@ -65,8 +69,12 @@ func (f *productFlags) samples(sizes string, draw bench.Draw) (all []bench.Sampl
 		if err != nil {
 			return nil, fmt.Errorf("--shapes: %w", err)
 		}
-		for _, s := range shapes {
-			all = append(all, bench.Sample{Shape: s})
+		for _, shape := range shapes {
+			s := bench.Sample{Shape: shape}
+			if err := f.check(s); err != nil {
+				return nil, fmt.Errorf("--shapes %dx%dx%d: %w", s.M, s.N, s.K, err)
+			}
+			all = append(all, s)
 		}
 	}
 	for i := range all {
@@ -74,6 +82,20 @@ func (f *productFlags) samples(sizes string, draw bench.Draw) (all []bench.Sampl
 		f.transB.replace(&all[i].TransB)
 	}
 	return all, nil
+}
+
+// check returns the error of a sample that is too large in one of the types.
+func (f *productFlags) check(s bench.Sample) error {
+	types, err := f.types()
+	if err != nil {
+		return nil // types reports it to its other callers
+	}
+	for _, t := range types {
+		if _, err := s.Problem(t, t.Info().Results[0]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // types returns the types of --dtypes, which products of matrices can have.
