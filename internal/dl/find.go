@@ -126,8 +126,10 @@ func searchDirs() []string {
 	dirs := []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64",
 		"/usr/local/cuda/lib64"}
 	if env := os.Getenv("VIRTUAL_ENV"); filepath.IsAbs(env) {
-		wheels, _ := filepath.Glob(filepath.Join(env, "lib", "python3*", "site-packages", "nvidia", "*", "lib"))
-		dirs = append(dirs, wheels...)
+		for _, folder := range []string{"*", filepath.Join("*", "*")} { // nvidia/nccl, nvidia/cublasmp/cu13
+			wheels, _ := filepath.Glob(filepath.Join(env, "lib", "python3*", "site-packages", "nvidia", folder, "lib"))
+			dirs = append(dirs, wheels...)
+		}
 	}
 	return dirs
 }
