@@ -17,9 +17,9 @@ import (
 // with CUDA_ERROR_LAUNCH_FAILED when a module was loaded at the same time (H200, driver 580.159).
 func (s *queue) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, rows device.PeerRows) error {
 	g := s.gpu
-	peer, ok := from.(*GPU)
-	if !ok || peer.driver != g.driver {
-		return fmt.Errorf("cannot copy from a device of type %T: want a GPU of the same driver", from)
+	peer, err := g.peer(from)
+	if err != nil {
+		return err
 	}
 	r, err := rows.Merged()
 	if err != nil || r.Count == 0 {
@@ -37,6 +37,26 @@ func (s *queue) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, row
 		return s.copyPeer(uintptr(dst), uintptr(src), r)
 	}
 	return l.copy(s, uintptr(dst), uintptr(src), r)
+}
+
+// peer returns another device as a GPU of the same driver.
+func (g *GPU) peer(d device.Device) (*GPU, error) {
+	peer, ok := d.(*GPU)
+	if !ok || peer.driver != g.driver {
+		return nil, fmt.Errorf("cannot use the memory of a device of type %T: want a GPU of the same driver", d)
+	}
+	return peer, nil
+}
+
+// Access lets g use the memory of another GPU directly, also in kernels of other libraries, and
+// reports whether it can.
+func (g *GPU) Access(d device.Device) (direct bool, err error) {
+	peer, err := g.peer(d)
+	if err != nil {
+		return false, err
+	}
+	l, err := g.linkFrom(peer)
+	return err == nil && l.direct, err
 }
 
 // copyPeer enqueues the copy, row by row if the rows are too far apart for a 2D copy.

@@ -44,6 +44,28 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestAccess checks that access to the memory of another GPU is requested once, and refused for
+// other devices.
+func TestAccess(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		f := newFake()
+		f.alone = alone
+		pair := openPair(t, f)
+		g := pair[0].(*GPU)
+		for range 2 {
+			if direct, err := g.Access(pair[1]); err != nil || direct == alone {
+				t.Errorf("access is %v, error %v", direct, err)
+			}
+		}
+		if want := map[bool]int{false: 2, true: 0}[alone]; len(f.peers) != want {
+			t.Errorf("%d rights to access memory, want %d", len(f.peers), want)
+		}
+		if _, err := g.Access(struct{ device.Device }{pair[1]}); err == nil {
+			t.Error("another kind of device has been accessed")
+		}
+	}
+}
+
 func openPair(t *testing.T, f *fake) (pair [2]device.Device) {
 	t.Helper()
 	d, err := newDriver(f)
