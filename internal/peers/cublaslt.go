@@ -25,7 +25,7 @@ type GPU interface {
 // with the algorithms that its heuristic proposes; see [CuBLASLt.Plan].
 type CuBLASLt struct {
 	Path    string // the loaded file, with symbolic links resolved
-	Version string // "13.1.0"
+	Version version
 
 	gpu       GPU
 	procs     map[string]uintptr
@@ -101,8 +101,7 @@ func OpenCuBLASLt(d device.Device, path string) (_ *CuBLASLt, err error) {
 
 // init allocates the workspace and creates the library's handle.
 func (l *CuBLASLt) init() (err error) {
-	v := int(l.invoke(ltGetVersion))
-	l.Version = fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+	l.Version = version(l.invoke(ltGetVersion))
 	if l.workspace, err = l.gpu.Alloc(workspaceBytes); err != nil {
 		return err
 	}
@@ -125,7 +124,13 @@ func (l *CuBLASLt) Close() error {
 	return err
 }
 
-func (l *CuBLASLt) String() string { return "cuBLASLt " + l.Version }
+func (l *CuBLASLt) String() string { return fmt.Sprintf("cuBLASLt %v", l.Version) }
+
+// version is the version of one of NVIDIA's libraries, as it reports it: 130100 is 13.1.0.
+type version int32
+
+// String returns the version as a text: "13.1.0".
+func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
 
 // invoke calls the library's function with the given name. The memory that the arguments
 // point to stays alive and does not move until invoke returns.
