@@ -28,7 +28,7 @@ type peerGroup struct {
 const (
 	peersOnCPU = iota
 	peersOnGPU
-	peersInProcesses
+	peersOnSeveral
 	peersWithTransfers
 )
 
@@ -48,11 +48,12 @@ var peerGroups = [...]peerGroup{
 			doc: "the kernel ENTRY of the file in --peer-path " + kernelPeer + "=FILE.ptx, where a block of X×Y threads " +
 				"computes ROWS×COLS elements of C (see docs/results/reference)"},
 	}},
-	peersInProcesses: {"on one GPU or several", ", in processes of their own and measured by the host's clock", []peer{
+	peersOnSeveral: {"on several GPUs", ", measured by the host's clock", []peer{
 		{name: torchPeer, path: true,
-			doc: "PyTorch: all-gather of B over NCCL, then matmul; on one GPU a matmul (--peer-path " + torchPeer +
-				"=FILE selects the Python to start, otherwise python3)"},
+			doc: "PyTorch, with a process for each GPU: all-gather of B over NCCL, then matmul; on one GPU a matmul " +
+				"(--peer-path " + torchPeer + "=FILE selects the Python to start, otherwise python3)"},
 		{name: torchAsyncPeer, doc: "PyTorch's async tensor parallelism, which gathers A while it multiplies"},
+		{name: mpPeer, path: true, doc: "cuBLASMp 0.10 or later, which gathers A while it multiplies"},
 	}},
 	peersWithTransfers: {"with --transfers", ", besides those on the CPU", []peer{
 		{name: xtPeer, doc: "cuBLASXt, for float32 and float64", path: true},

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"tilework/internal/backend"
@@ -28,39 +26,18 @@ func (f *benchFlags) wantsTorch() bool {
 	return slices.ContainsFunc(f.peerNames(nil), func(name string) bool { return torchWays[name] != "" })
 }
 
-// torchPeers starts the peers of --peers on GPUs. Closing g ends them.
-func (f *benchFlags) torchPeers(ctx context.Context, gpus []backend.Device, g *benchGPU,
-	stderr io.Writer) (subjects []bench.ResidentSubject, err error) {
-	paths, err := f.paths()
-	if err != nil {
-		return nil, err
-	}
-	o := pytorch.Options{Python: paths[torchPeer]}
+// openTorch starts PyTorch on GPUs.
+func (f *benchFlags) openTorch(ctx context.Context, name string, gpus []backend.Device,
+	python string) (residentPeer, error) {
+	o := pytorch.Options{Python: python}
 	for _, d := range gpus {
 		o.Devices = append(o.Devices, fmt.Sprintf("cuda:%d", d.Index))
 	}
-	for _, name := range f.peerNames([]string{torchPeer, torchAsyncPeer}) {
-		way := torchWays[name]
-		switch {
-		case way == "":
-			return nil, fmt.Errorf("--peers %s: on several GPUs, or beside %s: want %s or %s, which start processes of their "+
-				"own, or --transfers", name, torchPeer, torchPeer, torchAsyncPeer)
-		case way == pytorch.Async && len(gpus) == 1:
-			return nil, fmt.Errorf("--peers %s: want several GPUs, such as --device gpu:0,1", name)
-		}
-		r, err := pytorch.Start(ctx, o)
-		if err != nil {
-			if errors.Is(err, pytorch.ErrNotFound) && (f.peers == "all" || f.optional) {
-				fmt.Fprintf(stderr, "peer %s: %v\n", name, err)
-				continue
-			}
-			return nil, fmt.Errorf("--peers %s: %w", name, err)
-		}
-		g.closers = append(g.closers, r.Close)
-		fmt.Fprintf(stderr, "peer %v (%s)\n", r, r.Python)
-		subjects = append(subjects, &torchSubject{name: name, way: way, runner: r, seed: f.seed})
+	r, err := pytorch.Start(ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	return subjects, nil
+	return &torchSubject{name: name, way: torchWays[name], runner: r, seed: f.seed}, nil
 }
 
 // torchSubject is PyTorch. It has random operands of its own.
@@ -74,6 +51,8 @@ type torchSubject struct {
 
 func (s *torchSubject) Name() string   { return s.name }
 func (s *torchSubject) String() string { return s.runner.String() }
+func (s *torchSubject) file() string   { return s.runner.Python }
+func (s *torchSubject) close() error   { return s.runner.Close() }
 
 // Prepare implements [bench.ResidentSubject].
 func (s *torchSubject) Prepare(ctx context.Context, p *gemm.Problem, _ *gemm.Buffers) (bench.ResidentProduct, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/peers"
+	"tilework/internal/peers/pytorch"
 	"tilework/internal/resident"
 	"tilework/internal/split"
 )
@@ -87,7 +90,7 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems
 				inexact: inexact(precision)})
 		}
 	}
-	others, err := f.torchPeers(ctx, gpus, g, stderr)
+	others, err := f.residentPeers(ctx, gpus, g, stderr)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -123,6 +126,51 @@ func members(list backend.Device) (numbered backend.Device, err error) {
 		list.List = strings.Join(numbers, ",")
 	}
 	return list, nil
+}
+
+// residentPeer is a peer on one GPU or several.
+type residentPeer interface {
+	bench.ResidentSubject
+	fmt.Stringer
+	file() string // of the library or program
+	close() error
+}
+
+// residentPeers opens the peers of --peers on GPUs. Closing g closes them.
+func (f *benchFlags) residentPeers(ctx context.Context, gpus []backend.Device, g *benchGPU,
+	stderr io.Writer) (subjects []bench.ResidentSubject, err error) {
+	paths, err := f.paths()
+	if err != nil {
+		return nil, err
+	}
+	known := peerGroups[peersOnSeveral].names()
+	for _, name := range f.peerNames(known) {
+		var p residentPeer
+		switch {
+		case !slices.Contains(known, name):
+			return nil, fmt.Errorf("--peers %s: on several GPUs, or beside %s: want one of %s, or --transfers", name, torchPeer,
+				strings.Join(known, ", "))
+		case len(gpus) == 1 && name != torchPeer:
+			return nil, fmt.Errorf("--peers %s: want several GPUs, such as --device gpu:0,1", name)
+		case name == mpPeer:
+			p, err = openMp(ctx, gpus, paths[mpPeer])
+		default:
+			p, err = f.openTorch(ctx, name, gpus, paths[torchPeer])
+		}
+		if err != nil {
+			missing := errors.Is(err, pytorch.ErrNotFound) || errors.Is(err, peers.ErrNotFound) ||
+				errors.Is(err, gemm.ErrUnsupported)
+			if missing && (f.peers == "all" || f.optional) {
+				fmt.Fprintf(stderr, "peer %s: %v\n", name, err)
+				continue
+			}
+			return nil, fmt.Errorf("--peers %s: %w", name, err)
+		}
+		g.closers = append(g.closers, p.close)
+		fmt.Fprintf(stderr, "peer %v (%s)\n", p, p.file())
+		subjects = append(subjects, p)
+	}
+	return subjects, nil
 }
 
 // residentSubject is a kernel on matrices that stay on one GPU or several.

@@ -32,7 +32,11 @@ func main() {
 	// After the first signal the default handling returns: a second one ends the process.
 	context.AfterFunc(ctx, stop)
 	cobra.EnableCommandSorting = false // the groups order them by use
-	err := execute(ctx, newCommand())
+	exit(execute(ctx, newCommand()))
+}
+
+// exit prints err, unless it is nil, and ends the process.
+func exit(err error) {
 	code := exitCode(err)
 	switch {
 	case code == exitInterrupted:

@@ -190,7 +190,7 @@ func TestRecordedTimes(t *testing.T) {
 		d, _ := openCounted(t, 1+strings.Count(gpus, ","))
 		p := plain(t, d, dtype.F32, r.M, r.M, r.M, by)
 		if err := p.with(func(x planned) error {
-			if got := x.division.Plan.Seconds / r.Seconds.Median; math.Abs(got-1) > 0.03 {
+			if got := x.division.Plan.Seconds / r.Seconds.Median; math.Abs(got-1) > 0.05 {
 				t.Errorf("%d³ on %s, B %v: predicted %.3f of the measured time", r.M, gpus, by, got)
 			}
 			return nil

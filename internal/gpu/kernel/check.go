@@ -137,7 +137,7 @@ func (k *Kernel) checkBatch(p *gemm.Problem, a Align) error {
 	switch {
 	case b.Kind == gemm.Single:
 		return nil
-	case b.Kind == gemm.Grouped && max(p.M, p.N, p.K) > math.MaxInt32:
+	case b.Kind == gemm.Grouped && !p.Empty() && max(p.M, p.N, p.K) > math.MaxInt32:
 		return fmt.Errorf("%w: groups of rows in a product of %d×%d×%d: want sizes of at most 31 bits",
 			gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
