@@ -95,7 +95,7 @@ func TestDividedCalls(t *testing.T) {
 	}{
 		{2, 512, split.Rows, false, "map[Launch:1] map[]"},
 		{2, 2048, split.Columns, false, "map[Launch:1] map[]"},
-		{4, 2048, split.Rows, false, strings.Repeat(" map[Launch:1]", 4)[1:]},
+		{4, 2048, split.Rows, false, "map[Launch:1] map[] map[] map[]"},
 		{8, 1024, split.Rows, false, "map[Launch:1]" + strings.Repeat(" map[]", 7)},
 		{2, 512, split.OnEach, true, "map[Launch:1] map[Launch:1]"},
 		{2, 512, split.Rows, true, strings.Repeat(" map[CopyPeer:2 Event.Free:2 Launch:1 Record:2 Wait:2]", 2)[1:]},

@@ -28,17 +28,18 @@ const (
 	// mostOnEach is the size in bytes from which matrices are divided even if their products are then
 	// slower, so that the GPUs can store more than one of them can.
 	mostOnEach = 64 << 20
-	// minSeconds is the time of a product on one GPU from which its matrices are divided. A product of
-	// a divided matrix and one that is not takes about half of it to enqueue.
-	minSeconds = 100e-6
-	// sendSeconds is the time in which the first GPU can send matrices that only it has to all others,
-	// for products with divided ones.
-	sendSeconds = 50e-6
+	// sendSeconds is the time in which the first GPU can send all others their parts of matrices that
+	// only it has, if the types have no product to predict.
+	sendSeconds = 25e-6
+	// slowerCounts is the weight of time by which a product is slower than on one GPU, beside time by
+	// which it could be faster.
+	slowerCounts = 2
 )
 
-// placementOf returns the placement of count matrices of a size. It follows from the predicted
-// times of the products of square matrices of that size: they are divided only if that is faster
-// than one GPU, and on each GPU only if all can start the product as fast as the first one alone.
+// placementOf returns the placement of count matrices of a size, before their products are known.
+// It weighs three products: that of square matrices of that size gains from several GPUs; that of
+// one row and such a matrix must gather a divided one; and that of small K, whose result is such a
+// matrix, must copy the result to each GPU that stores it.
 func (d *Device) placementOf(l gemm.Layout, count int) placement {
 	if d.dividesAll || l.Bytes()*count > mostOnEach || d.enter() != nil { // alloc returns the error
 		return divided
@@ -61,54 +62,88 @@ func (d *Device) placementOf(l gemm.Layout, count int) placement {
 	return at
 }
 
-// predictPlacement returns the placement of square matrices.
+// predictPlacement returns the placement of square matrices. They are on the first GPU alone unless
+// the product of squares gains more from another placement than others lose, or the first GPU would
+// take longer to send all others their parts, for products with divided matrices.
 func (d *Device) predictPlacement(x squaresKey) placement {
-	square := gemm.Padded(gemm.Dense(x.kind, x.side, x.side))
-	bytes := square.Bytes() * x.count * (len(d.members) - 1) // to all others
-	sends := float64(bytes) < sendSeconds*d.rate()
-	one, each, apart, err := d.squareSeconds(x, square)
-	switch {
-	case sends && (err != nil || one < minSeconds || one <= apart): // or no product multiplies them alone
-		return onFirst
-	case err != nil || x.count > 1 || one >= minSeconds && apart < one: // batches copy nothing
+	others := len(d.members) - 1
+	bytes := gemm.Padded(gemm.Dense(x.kind, x.side, x.side)).Bytes() * x.count
+	send := float64(bytes*others) / float64(len(d.members)) / d.rate()
+	small := min(x.side, 1)
+	squares, err := d.predictTimes(x, x.side, x.side)
+	var row, thin times
+	if err == nil {
+		row, err = d.predictTimes(x, small, x.side)
+	}
+	if err == nil {
+		thin, err = d.predictTimes(x, x.side, small)
+	}
+	loss := slowerCounts * (row.divided - row.one)
+	if x.count > 1 { // the products of divided batches copy nothing
+		loss = 0
+	}
+	switch gain := squares.one - squares.divided; {
+	case err != nil && send > sendSeconds: // no product multiplies them alone
 		return divided
-	case each > one:
+	case err != nil:
+		return onFirst
+	case gain > max(loss, 0):
+		return divided
+	case x.count > 1, max(squares.one-squares.onEach, send) <= slowerCounts*(thin.onEach-thin.one):
 		return onFirst
 	}
 	return onEach
 }
 
-// squareSeconds predicts the times of products of square matrices on one GPU, and on all with
-// matrices that are on each or divided by rows.
-func (d *Device) squareSeconds(x squaresKey, square gemm.Layout) (one, each, apart float64, err error) {
-	result := square
+// times holds predicted times of a product in seconds.
+type times struct {
+	one             float64 // on one GPU
+	onEach, divided float64 // on all, with the squares on each GPU or divided by rows
+}
+
+// predictTimes predicts the times of a product whose N is the side of square matrices. Operands
+// that are not square are on the first GPU.
+func (d *Device) predictTimes(x squaresKey, m, k int) (t times, err error) {
+	result := x.kind
 	if all := x.kind.Info().Results; len(all) > 0 {
-		result = gemm.Padded(gemm.Dense(all[0], x.side, x.side))
+		result = all[0]
 	}
-	p, _, err := gemm.New(1, square, square, 0, result, gemm.Epilogue{})
+	layouts := [...]gemm.Layout{gemm.A: gemm.Padded(gemm.Dense(x.kind, m, k)),
+		gemm.B: gemm.Padded(gemm.Dense(x.kind, k, x.side)), gemm.C: gemm.Padded(gemm.Dense(result, m, x.side))}
+	p, _, err := gemm.New(1, layouts[gemm.A], layouts[gemm.B], 0, layouts[gemm.C], gemm.Epilogue{})
 	if err != nil {
-		return 0, 0, 0, err
+		return t, err
 	}
-	unit, step := split.EvenUnit(split.Rows, x.side, x.side, len(d.members), d.unit), split.Step{}
+	unit := split.EvenUnit(split.Rows, x.side, x.side, len(d.members), d.unit)
 	if x.count > 1 {
-		n := x.side * square.LD
-		unit, step.Rows = x.side, x.side
-		if p, err = p.Strided(x.count, gemm.Batch{Stride: gemm.Strides{n, n, x.side * result.LD}}); err != nil {
-			return 0, 0, 0, err
+		unit = x.side
+		var strides gemm.Strides
+		for o, l := range layouts {
+			strides[o] = l.Rows * l.LD
+		}
+		if p, err = p.Strided(x.count, gemm.Batch{Stride: strides}); err != nil {
+			return t, err
 		}
 	}
 	pl, err := d.plan(&p, kernel.Memory{}, "")
 	if err != nil {
-		return 0, 0, 0, err
+		return t, err
 	}
 	seconds := func(members int, by split.By) float64 {
 		q := d.product(pl, &p)
 		q.Weights = q.Weights[:members]
-		m := split.New(by, x.side*x.count, x.side, q.Weights, max(unit, 1))
-		for o := range gemm.C + 1 {
-			q.Places[o] = split.Place{Matrix: &m, Step: step}
+		for o, l := range layouts {
+			rows, by, unit, step := l.Rows*x.count, by, unit, split.Step{}
+			if l.Rows != x.side || l.Cols != x.side {
+				by, unit = split.Rows, rows
+			}
+			if x.count > 1 {
+				step.Rows = l.Rows
+			}
+			whole := split.New(by, rows, l.Cols, q.Weights, max(unit, 1))
+			q.Places[o] = split.Place{Matrix: &whole, Step: step}
 		}
 		return q.Plan().Seconds
 	}
-	return seconds(1, split.Rows), seconds(len(d.members), split.OnEach), seconds(len(d.members), split.Rows), nil
+	return times{seconds(1, split.Rows), seconds(len(d.members), split.OnEach), seconds(len(d.members), split.Rows)}, nil
 }

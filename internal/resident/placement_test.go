@@ -43,17 +43,20 @@ func TestPlacement(t *testing.T) {
 		{2, 1, 4096, dtype.BF16, split.Columns, onFirst},
 		{2, 0, 7, dtype.F32, split.Rows, onFirst},
 		{2, 2048, 2048, dtype.BF16, split.OnEach, onEach},
-		{2, 3072, 3072, dtype.BF16, split.Columns, onEach}, // as fast on one GPU
-		{2, 4096, 4096, dtype.BF16, split.Rows, divided},
+		{2, 3072, 3072, dtype.BF16, split.Columns, onFirst}, // as fast on one GPU
+		{2, 4096, 4096, dtype.BF16, split.Rows, onEach},     // a divided B costs one row more than squares gain
 		{2, 1024, 1024, dtype.F32, split.Columns, onFirst},
-		{2, 2048, 2048, dtype.F32, split.Columns, divided}, // 0.3 ms of arithmetic
+		{2, 2048, 2048, dtype.F32, split.Columns, onFirst}, // 128 tiles, which are one round of 132 SMs
+		{2, 3072, 3072, dtype.F32, split.Columns, divided},
+		{2, 2048, 2048, dtype.F64, split.Rows, onEach},
+		{2, 9130, 208, dtype.F32, split.Rows, onFirst},
 		{4, 1536, 1536, dtype.BF16, split.Rows, onFirst},
-		{4, 2048, 2048, dtype.BF16, split.Rows, onEach}, // 24 MiB to the others
-		{4, 1024, 4096, dtype.BF16, split.Columns, onEach},
-		{4, 3072, 3072, dtype.BF16, split.Rows, onEach},
+		{4, 2048, 2048, dtype.BF16, split.Rows, onFirst},
+		{4, 1024, 4096, dtype.BF16, split.Columns, onFirst},
+		{4, 4096, 4096, dtype.BF16, split.Rows, onEach},
 		{4, 8192, 8192, dtype.BF16, split.Rows, divided},
 		{8, 1536, 1536, dtype.BF16, split.Rows, onFirst}, // 19 µs on one, 29 µs to start all
-		{8, 2560, 2560, dtype.BF16, split.Rows, onEach},
+		{8, 2560, 2560, dtype.BF16, split.Rows, onFirst},
 	} {
 		d, _ := openCounted(t, c.gpus)
 		for range 2 { // predicted, and found
@@ -100,12 +103,15 @@ func TestPlacedBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 8} {
 		d, _ := openSeveral(t, emu.Options{}, slices.Repeat([]string{"t4"}, n)...)
 		d.unit, d.dividesAll = split.UsualUnit, false
-		for range testkit.Cases(3, 20) {
+		for i := range testkit.Cases(3, 20) {
 			short := func() int { return 1 + rng.IntN(16) }
 			long := int(1000 * math.Exp2(6*rng.Float64()))
 			c := &bitsCase{in: dtype.F16, out: dtype.F16, m: short(), n: short(), k: short(), transA: rng.IntN(2) == 0,
 				transB: rng.IntN(2) == 0, beta: complex(float64(rng.IntN(2)), 0), seed: rng.Uint64(), verify: rng.IntN(3) == 0}
 			*[]*int{&c.m, &c.n, &c.k}[rng.IntN(3)] = long // so two matrices are long
+			if i == 0 {
+				c.m, c.n, c.k = 2048, short(), 2048 // A is on each of two GPUs
+			}
 			for o := range gemm.C + 1 {
 				c.splits[o] = split.By(rng.IntN(3))
 				rows, cols := []int{c.m, c.k, c.m}[o], []int{c.k, c.n, c.n}[o]

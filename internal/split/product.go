@@ -352,7 +352,7 @@ func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
 	}
 	n := int(float64(p.PanelBytes) / max(each, 1))
 	if rounds != allRounds {
-		n = min(n, rounds*p.atOnce()/across)
+		n = min(n, rounds*p.AtOnce/across)
 	}
 	return max(n, 1) * unit
 }

@@ -2,6 +2,7 @@ package split
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -476,9 +477,6 @@ func TestGatherFirst(t *testing.T) {
 		}
 		rounds := func(rows int) float64 {
 			tiles := ceilDiv(rows, p.UnitM) * ceilDiv(n, p.UnitN)
-			if ceilDiv(n, p.UnitM)*ceilDiv(n, p.UnitN) < p.AtOnce {
-				return float64(tiles)
-			}
 			return float64(ceilDiv(tiles, p.AtOnce))
 		}
 		b := float64(2 * n * n)
@@ -487,5 +485,44 @@ func TestGatherFirst(t *testing.T) {
 		if pl := p.Plan(); pl.Seconds > (1+tolerance)*want+contention*gather {
 			t.Errorf("%d³ on %d members: %.1f µs, want at most %.1f µs", n, members, 1e6*pl.Seconds, 1e6*want)
 		}
+	}
+}
+
+// TestRounds checks the predicted times of products that copy nothing, in closed form. A round that
+// does not fill all SMs takes as long as a full one.
+func TestRounds(t *testing.T) {
+	for n, want := range map[int]float64{2048: 1, 2432: 1. / 2, 4096: 2. / 4, 4352: 3. / 5} {
+		p := square(t, n, 2, Rows, OnEach, Rows) // in tiles of 128×256
+		if got := p.Plan().Seconds; math.Abs(got-(want*p.Seconds+launchSeconds)) > 1e-12 {
+			t.Errorf("%d³: %.2f µs, want %.2f of %.2f µs and a launch", n, 1e6*got, want, 1e6*p.Seconds)
+		}
+	}
+}
+
+// TestRepeats checks that members compute the same elements only if all other divisions are
+// predicted to be slower.
+func TestRepeats(t *testing.T) {
+	rng := testrand.New(t)
+	repeated := 0
+	for range 200 {
+		p := square(t, 1+rng.IntN(6000), 2+rng.IntN(7), OnEach, OnEach, OnEach)
+		pl := p.Plan()
+		if !pl.repeats() {
+			continue
+		}
+		repeated++
+		p.Pick = func(all []Plan) int {
+			for i := range all {
+				if !all[i].repeats() && all[i].Seconds < pl.Seconds {
+					t.Errorf("%d³: each member computes all in %.1f µs, want %.1f µs: %v", p.N, 1e6*pl.Seconds, 1e6*all[i].Seconds,
+						all[i].Shares)
+				}
+			}
+			return 0
+		}
+		p.Plan()
+	}
+	if repeated == 0 {
+		t.Error("no product is computed by each member")
 	}
 }
