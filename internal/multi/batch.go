@@ -80,7 +80,11 @@ func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, b
 		for _, end := range ends[s.From:s.To] {
 			mine = append(mine, end-int32(first))
 		}
-		part, memory, err := p.Part(gemm.Area{Row: first, Rows: int(mine[len(mine)-1]), Cols: p.N}, b)
+		rows := int(mine[len(mine)-1])
+		if rows == 0 { // C may end before the row first
+			return nil
+		}
+		part, memory, err := p.Part(gemm.Area{Row: first, Rows: rows, Cols: p.N}, b)
 		if err != nil {
 			return err
 		}

@@ -136,6 +136,32 @@ func TestBatchBits(t *testing.T) {
 	}
 }
 
+// TestEmptyLastGroup checks groups of rows whose last one is empty and begins after the last row of
+// C, where a GPU has no other group.
+func TestEmptyLastGroup(t *testing.T) {
+	divideAll(t)
+	rng := testrand.New(t)
+	gpus(t, 2)
+	c := gemm.Dense(dtype.F32, 5, 4)
+	c.LD += 2
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 5, 3), gemm.Dense(dtype.F32, 3, 4), 0, c, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &batch{problem: &p, all: []gemm.Buffers{testkit.Filled(rng, &p)}, ends: []int32{5, 5}}
+	for range x.ends {
+		x.bs = append(x.bs, x.all[0][gemm.B])
+	}
+	want, err := x.run(t.Context(), planOn(t, &p, 1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := x.run(t.Context(), planOn(t, &p, 2, 0))
+	if err != nil || !bytes.Equal(got[0], want[0]) {
+		t.Errorf("other bits on two GPUs than on one, or %v", err)
+	}
+}
+
 // TestBatchFaults fails each call of one of two GPUs in turn. The batch must fail with an error
 // that names the GPU, or recover from a lack of memory, and leave nothing on any GPU.
 func TestBatchFaults(t *testing.T) {
