@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -107,7 +106,7 @@ func (l *CuBLASLt) init() (err error) {
 	}
 	err = l.gpu.Foreign(func(uintptr) error { return l.call(ltCreate, uintptr(unsafe.Pointer(&l.handle))) })
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return device.Join(err, l.Close())
 	}
 	return nil
 }
@@ -119,7 +118,7 @@ func (l *CuBLASLt) Close() error {
 		err = l.gpu.Foreign(func(uintptr) error { return l.call(ltDestroy, l.handle) })
 		l.handle = 0
 	}
-	err = errors.Join(err, l.gpu.Free(l.workspace))
+	err = device.Join(err, l.gpu.Free(l.workspace))
 	l.workspace = 0
 	return err
 }

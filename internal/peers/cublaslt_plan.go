@@ -102,13 +102,13 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 			uintptr(dataTypes[sums])); err != nil {
 			return err
 		}
-		return errors.Join(pl.describe(p), pl.queryHeuristic(reductions(p)))
+		return device.Join(pl.describe(p), pl.queryHeuristic(reductions(p)))
 	})
 	if err == nil && len(pl.algorithms) == 0 {
 		err = fmt.Errorf("%w: the library has no algorithm", gemm.ErrUnsupported)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cublaslt: %v: %w", p, err), pl.Close())
+		return nil, device.Join(fmt.Errorf("cublaslt: %v: %w", p, err), pl.Close())
 	}
 	return pl, nil
 }
@@ -223,7 +223,7 @@ func (pl *LtPlan) queryHeuristic(reductions uint32) error {
 			pl.algorithms = append(pl.algorithms, h)
 		}
 	}
-	return errors.Join(err, l.call(ltPreferenceDestroy, preference))
+	return device.Join(err, l.call(ltPreferenceDestroy, preference))
 }
 
 // Close destroys the library's descriptors.
@@ -239,7 +239,7 @@ func (pl *LtPlan) Close() error {
 			*x.handle = 0
 		}
 	}
-	return errors.Join(errs...)
+	return device.Join(errs...)
 }
 
 // Choose times the algorithms and selects the fastest. time must run the product, any
@@ -251,7 +251,7 @@ func (pl *LtPlan) Choose(time func(run LtEnqueue) (float64, error)) error {
 		pl.chosen = i
 		took, err := time(pl.Enqueue)
 		if s := (*statusError)(nil); errors.As(err, &s) {
-			refused = errors.Join(refused, err)
+			refused = device.Join(refused, err)
 			continue
 		}
 		if err != nil {

@@ -196,7 +196,7 @@ func (l *CuBLASMp) init(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return device.Join(err, l.Close())
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (l *CuBLASMp) each(ctx context.Context, f func(r *mpRank, stream uintptr) e
 			}
 			continue
 		case <-ctx.Done():
-			first = errors.Join(ctx.Err(), first)
+			first = device.Join(ctx.Err(), first)
 		case <-expired:
 			if first == nil {
 				first = fmt.Errorf("not all GPUs have finished within %v", l.limit)
@@ -294,7 +294,7 @@ func (l *CuBLASMp) Close() error {
 	if l.failed != nil {
 		return err
 	}
-	return errors.Join(err, l.each(context.Background(), func(r *mpRank, _ uintptr) error {
+	return device.Join(err, l.each(context.Background(), func(r *mpRank, _ uintptr) error {
 		return l.call(ncclDestroy, r.comm)
 	}))
 }

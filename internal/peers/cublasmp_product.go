@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,7 +94,7 @@ func (l *CuBLASMp) Prepare(ctx context.Context, p *gemm.Problem, b *gemm.Buffers
 	if err := x.register(ctx); err != nil {
 		return nil, err
 	}
-	return x, errors.Join(x.copyIn(ctx, gemm.A, b[gemm.A]), x.copyIn(ctx, gemm.B, b[gemm.B]))
+	return x, device.Join(x.copyIn(ctx, gemm.A, b[gemm.A]), x.copyIn(ctx, gemm.B, b[gemm.B]))
 }
 
 // each calls f for all ranks at the same time.
@@ -310,6 +309,6 @@ func (x *MpProduct) Close() error {
 			errs = append(errs, r.gpu.Free(m.at))
 			*m = mpOperand{}
 		}
-		return errors.Join(errs...)
+		return device.Join(errs...)
 	})
 }

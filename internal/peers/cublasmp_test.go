@@ -204,14 +204,16 @@ func preparedMp(t *testing.T) (*fakeMp, *CuBLASMp, *MpProduct) {
 	return f, l, x
 }
 
-// TestMpInterrupted ends the context while a rank waits for another one. Later calls fail too.
+// TestMpInterrupted ends the context while a rank waits for another one, which has failed. Both
+// errors are in one line. Later calls fail too.
 func TestMpInterrupted(t *testing.T) {
 	f, l, x := preparedMp(t)
 	f.failAt, l.patience = f.calls+1, time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := x.Run(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), mpMatmul) {
-		t.Errorf("error %v, want the deadline and the call that failed", err)
+	if _, err := x.Run(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), mpMatmul) ||
+		strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %q, want the deadline and the call that failed in one line", err)
 	}
 	if _, err := x.Run(t.Context(), 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a later product: error %v, want that of the first", err)

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -97,7 +96,7 @@ func (l *CuBLASXt) init() error {
 			err = l.call(xtSetBlockDim, l.handle, xtBlockDim)
 		}
 		if err != nil {
-			err = errors.Join(err, l.call(xtDestroy, l.handle))
+			err = device.Join(err, l.call(xtDestroy, l.handle))
 		}
 		return err
 	})
@@ -110,7 +109,7 @@ func (l *CuBLASXt) Close() error {
 		errs = append(errs, unpin())
 		delete(l.unpin, at)
 	}
-	return errors.Join(append(errs, l.gpu.Foreign(func(uintptr) error { return l.call(xtDestroy, l.handle) }))...)
+	return device.Join(append(errs, l.gpu.Foreign(func(uintptr) error { return l.call(xtDestroy, l.handle) }))...)
 }
 
 // String returns the name of the library.
