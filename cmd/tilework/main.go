@@ -58,7 +58,8 @@ func execute(ctx context.Context, root *cobra.Command) error {
 		c.SetOut(stdout)
 		_, failed = stdout.Write(text.Bytes())
 	})
-	return cmp.Or(root.ExecuteContext(ctx), failed)
+	err := root.ExecuteContext(ctx)
+	return cmp.Or(err, failed) // a call and a variable it sets have no order in one expression
 }
 
 // errCheck marks errors that report a failed check.
