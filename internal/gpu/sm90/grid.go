@@ -15,9 +15,9 @@ import (
 // and B: at 8192³ in 16-bit types 18 % less from L2 and 12 % less from memory.
 const evenRounds = 4
 
-// Grid returns the grid and the cluster of a launch. The grid has one persistent block per SM, or
-// fewer if there are fewer tiles or if fewer need as many rounds (see evenRounds). The slices of
-// split-K are along z.
+// Grid returns the grid and the cluster of a launch. The grid has one persistent block per SM that
+// clusters can fill (see [ClustersAtOnce]), or fewer if there are fewer tiles or if fewer need as
+// many rounds (see evenRounds). The slices of split-K are along z.
 func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
 	s, n := c.Tile, c.Tile.BlocksM()*c.Tile.BlocksK()
 	height, width := kernel.SwapAB(s, s.M*s.BlocksM(), s.N)
