@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
@@ -15,6 +14,7 @@ import (
 	"tilework/internal/gpu/sm90"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
+	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx/emu/check"
 )

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"slices"
+
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -18,14 +19,14 @@ import (
 // packedLayout returns the layout in which a TMA kernel reads an operand that has layout l and
 // address alignment align; an align of 0 means that the address is aligned. kMajor reports whether
 // the operand is K-major.
-func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm.Layout {
+func packedLayout(l gemm.Layout, precision gemm.Precision, align int, kMajor bool) gemm.Layout {
 	if precision == gemm.F32x3 {
 		if l.Type == dtype.F32 {
 			return SplitLayout(l)
 		}
 		return l
 	}
-	transposed := l.Type.Bits() != 16 && !along
+	transposed := l.Type.Bits() != 16 && !kMajor
 	if transposed {
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
