@@ -306,9 +306,9 @@ func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
 		if mc*d.NR*deep > work && rows*cols < 4*mc*d.NR {
 			mc = equalParts(mc, work/(d.NR*deep), d.MR)
 		}
-		if d.copies {
-			mc = rows
-		}
+	}
+	if d.copies && !d.keeps {
+		mc = rows
 	}
 	nc = min(cols, max(1, work/(mc*deep)/d.NR)*d.NR)
 	across = ceilDiv(cols, nc)

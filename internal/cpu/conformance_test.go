@@ -125,24 +125,65 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 				p, b := random(t, typ, s[0], s[1], s[2])
 				var want []byte
 				for _, threads := range []int{1, 2, 3, 7, 8, 16} {
-					pl, err := k.plan(&p, backend.Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					pl.Threads = threads
-					clear(b[gemm.C])
-					if err := pl.Run(t.Context(), &b); err != nil {
-						t.Fatal(err)
-					}
+					got := bitsOf(t, k, &p, b, threads)
 					if want == nil {
-						want = slices.Clone(b[gemm.C])
-					} else if !slices.Equal(want, b[gemm.C]) {
+						want = got
+					} else if !slices.Equal(want, got) {
 						t.Errorf("%s, %v: %d threads: bits differ from those of one thread", k.Name, &p, threads)
 					}
 				}
 			}
 		}
 	}
+}
+
+// TestBlocksOfAnySize compares the bits of blocked products with those of the default blocks if
+// blocks of A are larger than the matrix or are not a multiple of a tile's rows.
+func TestBlocksOfAnySize(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for _, k := range Kernels() {
+		if k.naive || !k.Available() || !k.Multiplies(dtype.F32) {
+			continue
+		}
+		for _, rows := range []int{1, 12, 13, 50, 100} {
+			p, b := random(t, dtype.F32, rows, 90, 40)
+			var want []byte
+			for _, mc := range []int{0, 1, 13, 50, 1000} {
+				for _, method := range []string{"blocked", "blocked-pack-A"} {
+					for _, threads := range []int{1, 3} {
+						own, err := k.with(&backend.Config{MC: mc, Method: method}, &p)
+						if errors.Is(err, gemm.ErrUnsupported) {
+							continue
+						} else if err != nil {
+							t.Fatal(err)
+						}
+						got := bitsOf(t, own, &p, b, threads)
+						if want == nil {
+							want = got
+						} else if !slices.Equal(want, got) {
+							t.Errorf("%s, %v, %s, blocks of %d rows, %d threads: bits differ from those of the default blocks",
+								k.Name, &p, method, mc, threads)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// bitsOf runs p with k on the given number of threads and returns a copy of C.
+func bitsOf(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) []byte {
+	t.Helper()
+	pl, err := k.plan(p, backend.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pl.Threads = threads
+	clear(b[gemm.C])
+	if err := pl.Run(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(b[gemm.C])
 }
 
 // random returns a product with buffers of random values.
