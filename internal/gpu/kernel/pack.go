@@ -102,9 +102,9 @@ func uses(p *gemm.Problem, o gemm.Operand) int {
 func hasShortRows(l gemm.Layout) bool { return l.Rows > 1 && l.Type.Bytes(l.LD) < SectorBytes }
 
 // ColumnAsRow returns a contiguous column as the equivalent row, which TMA can read in place. It
-// returns other layouts unchanged.
+// returns other layouts unchanged, and a single element, which is a row already.
 func ColumnAsRow(l gemm.Layout) gemm.Layout {
-	if l.Cols == 1 && l.LD == 1 {
+	if l.Cols == 1 && l.LD == 1 && l.Rows > 1 {
 		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
 	}
 	return l
