@@ -263,3 +263,26 @@ func TestDataLikeMbarrier(t *testing.T) {
 		t.Errorf("got %v %v, want 2 pending arrivals", got, err)
 	}
 }
+
+// TestCommitsInOrder waits for the second of two commits and expects that the first has arrived.
+func TestCommitsInOrder(t *testing.T) {
+	const commit = "	tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 "
+	body := mbarrierDecls + `	.shared .align 8 .b64 m2;
+	mbarrier.init.shared.b64 [m], 1;
+	mbarrier.init.shared.b64 [m2], 1;
+` + commit + "[m];\n" + commit + `[m2];
+WAIT:
+	mbarrier.test_wait.parity.shared.b64 %q, [m2], 0;
+	@!%q bra WAIT;
+	mbarrier.test_wait.parity.shared.b64 %r, [m], 0;
+	selp.u32 %v, 1, 0, %r;
+	st.global.u32 [%buf], %v;
+`
+	text := strings.NewReplacer("8.8", "9.0", "sm_90", "sm_110a").Replace(kernelSource(body))
+	for seed := range uint64(64) {
+		got, _, err := runModule(t, text, make([]uint32, 1), Launch{Block: Dim3{1, 1, 1}, Seed: seed})
+		if err != nil || got[0] != 1 {
+			t.Fatalf("seed %d: got %v %v, want 1", seed, got, err)
+		}
+	}
+}

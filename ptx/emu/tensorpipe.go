@@ -1,9 +1,14 @@
 package emu
 
-import "tilework/ptx"
+import (
+	"slices"
 
-// tensorPipe is the queue of the operations of a thread that tcgen05.commit tracks: tcgen05.mma and
-// tcgen05.cp. They run in order.
+	"tilework/ptx"
+)
+
+// tensorPipe is the queue of a thread's tcgen05.mma, tcgen05.cp and tcgen05.commit. They run in
+// order. The manual orders a commit only after the operations that it tracks, but GPUs also keep
+// the order of commits: Triton invalidates the mbarrier of one after it waited for the next.
 type tensorPipe struct {
 	ops []*tensorOp // oldest first
 }
@@ -13,16 +18,13 @@ type tensorOp struct {
 	async *asyncOp
 }
 
-// finish runs the operations up to op.
+// finish runs the operations up to op, unless it has run.
 func (p *tensorPipe) finish(op *tensorOp) {
-	for len(p.ops) > 0 {
+	for slices.Contains(p.ops, op) {
 		next := p.ops[0]
 		p.ops = p.ops[1:]
 		next.run()
 		next.async.parts = nil
-		if next == op {
-			return
-		}
 	}
 }
 
@@ -135,22 +137,22 @@ func (d *decoder) tensorCommit() execFunc {
 // operations that the lane has issued are complete.
 func (w *warp) commitTensor(in *inst, lane int, off uint64, targets []*block) {
 	pipe, c, origin := w.tensorPipe(lane), w.block.cluster, w.origin(in)
-	var op *tensorOp
-	if n := len(pipe.ops); n > 0 {
-		op = pipe.ops[n-1]
-	}
 	c.operations++
 	f := &asyncOp{id: c.operations, origin: origin, warp: w, uses: targets}
+	op := &tensorOp{run: func() { f.runUntil(0) }, async: f}
 	mbarrierAt{origin, w, targets[0], off}.emit(MbarrierCommit, f.id)
-	f.parts = append(f.parts, func() {
-		if op != nil && op.async.parts != nil {
-			pipe.finish(op)
-		}
-	})
+	if n := len(pipe.ops); n > 0 {
+		before := pipe.ops[n-1]
+		f.parts = append(f.parts, func() { pipe.finish(before) })
+	}
 	for _, b := range targets {
 		f.parts = append(f.parts, func() {
 			mbarrierAt{origin, w, b, off}.complete(w, in, func(m *mbarrier) error { return m.arrive(1) }, f.id)
+			if len(f.parts) == 0 {
+				pipe.finish(op)
+			}
 		})
 	}
+	pipe.ops = append(pipe.ops, op)
 	c.startAsync(f)
 }
