@@ -14,8 +14,9 @@ func TestTablesFit(t *testing.T) {
 	for _, args := range []string{
 		"kernels", "devices", "occupancy --threads 256 --smem 2KB --regs 32 --gpu h200", "selftest --kernels loop --cases 5",
 		"bench --device emu --kernels naive,tiled:16,wgmma --dtypes float32,bfloat16 --sizes 4,8",
-		"bench --kernels loop,portable --peers reading --packed --cold --sizes 4,8 --threads 1 --min-time 1ms --max-time " +
-			"20ms",
+		// Smaller matrices would need millions of copies to exceed the caches.
+		"bench --kernels loop,portable --peers reading --packed --cold --sizes 128,200 --threads 1 --min-time 1ms " +
+			"--max-time 20ms",
 		"tune --sizes 8 --time 10ms", "tune --show", "scaling --dtypes bfloat16 --hosts 128 --sizes 65536",
 	} {
 		for _, columns := range []string{"80", "100"} {
