@@ -50,9 +50,6 @@ type costs struct {
 	// exposed is the part of the shorter of the times of the FMA units and of memory that the other
 	// does not hide. exposedDots is that of dot products, which read memory in order.
 	exposed, exposedDots float64
-	// packsFirst is set if blocked products were measured before tiles copied B, which was packed
-	// first.
-	packsFirst bool
 	// The sizes of the caches in bytes. l3 is the part of the L3 cache that a core uses.
 	l1, l2, l3 float64
 }
@@ -106,26 +103,26 @@ var zen4AVX512BF16 = costs{
 }
 
 var xeonAVX2 = costs{
-	fma: 0.1789, load: 0.1645, latency: 1.416, store: 0.8422, tile: 0.06314, half: 0.8785, embedded: 1.325,
-	call: 6.805, direct: 84.23, packs: 2.512, axpy: 215.7, dot: 219.7, blocked: 6.264, phase: 467.6, swap: 278.7,
-	fromL2: 0.2193, fromL3: 0.9471, fromMemory: 1.343, wait: 3.11, streams: 118.2, reach: 7.108e+06, fetched: 1.279,
-	written: 1.169, inTiles: 1.128, inRows: 2.583, stream: 2.325, prefetched: 1.256, ragged: 0.6034, tlb: 0.2457,
-	entries: 0.03808, conflict: 0.05333, zip: 0.1656, copyWord: 0.07396, copyRow: 2.381, zipCall: 40.96,
-	copies: 0.3036, transpose: 0.3339, element: 0.9062, widen: 0.09177, update: 2.267, broadcast: 1.808, dots: 1.09,
-	reduce: 1.963, reduceTall: 0.5732, rows: 0.8508, exposed: 0.7247, exposedDots: 1.275,
-	l1: 48 << 10, l2: 2 << 20, l3: 3.305e+07, packsFirst: true,
+	fma: 0.1265, load: 0.1221, latency: 1.221, store: 0.7585, tile: 0.00907, half: 0.7425, embedded: 1.421,
+	call: 4.728, direct: 35.75, packs: 2.806, axpy: 69.71, dot: 120.1, blocked: 3.41, phase: 293.6, swap: 105.6,
+	fromL2: 0.2266, fromL3: 0.9576, fromMemory: 2.005, wait: 0.2144, streams: 90.93, reach: 4.909e+06, fetched: 0.04101,
+	written: 0.6935, inTiles: 1.089, inRows: 1.156, stream: 2.401, prefetched: 0.9606, ragged: 0.5991, tlb: 0.156,
+	entries: 0.04834, conflict: 0.7074, zip: 0.09563, copyWord: 0.04136, copyRow: 1.376, zipCall: 21.82,
+	copies: 0.2373, transpose: 0.296, element: 0.578, widen: 0.09177, update: 2.494, broadcast: 0.9378, dots: 1.3,
+	reduce: 0.9561, reduceTall: 0.4375, rows: 0.8378, exposed: 0.7497, exposedDots: 0.7503,
+	l1: 48 << 10, l2: 2 << 20, l3: 3.028e+07,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.1564, load: 0.2172, latency: 1.783, store: 0.7496, tile: 0.009656, half: 0.8333, embedded: 0.9434,
-	call: 11.95, direct: 91.75, packs: 15.89, axpy: 183.3, dot: 151.1, blocked: 42.86, phase: 384.7, swap: 265.7,
-	fromL2: 0.3994, fromL3: 0.5673, fromMemory: 1.074, wait: 7.374, streams: 65.22, reach: 2.851e+07,
-	fetched: 0.7733, written: 2.391, inTiles: 0.6689, inRows: 1.747, stream: 5.015, prefetched: 0.7421,
-	ragged: 1.226, tlb: 0.7383, entries: 13.57, conflict: 0.7463, zip: 0.2168, copyWord: 0.1265, copyRow: 2.819,
-	zipCall: 19.31, copies: 0.02357, transpose: 0.3725, element: 1.138, widen: 0.1836, update: 2.337,
-	broadcast: 1.367, dots: 1.373, reduce: 2.606, reduceTall: 0.692, rows: 0.5954, exposed: 0.5666,
-	exposedDots: 0.6342,
-	l1:          48 << 10, l2: 2 << 20, l3: 2.568e+06, packsFirst: true,
+	fma: 0.1221, load: 0.1514, latency: 1.016, store: 0.5164, tile: 0.01382, half: 0.8905, embedded: 0.9052,
+	call: 11.84, direct: 58.36, packs: 40.71, axpy: 104.3, dot: 121.3, blocked: 37.7, phase: 262, swap: 173.8,
+	fromL2: 0.353, fromL3: 0.3961, fromMemory: 0.9813, wait: 2.809, streams: 76.73, reach: 7.008e+07,
+	fetched: 0.8222, written: 1.651, inTiles: 0.7708, inRows: 2.191, stream: 42.31, prefetched: 0.6058,
+	ragged: 1.035, tlb: 1.039, entries: 8.161, conflict: 0.7062, zip: 0.1158, copyWord: 0.07187, copyRow: 1.471,
+	zipCall: 13.75, copies: 0.08645, transpose: 0.2408, element: 0.6408, widen: 0.1836, update: 2.109,
+	broadcast: 0.3963, dots: 1.369, reduce: 2.006, reduceTall: 0.6214, rows: 0.6633, exposed: 0.6249,
+	exposedDots: 0.518,
+	l1:          48 << 10, l2: 2 << 20, l3: 1.564e+06,
 }
 
 var xeonAMX = costs{

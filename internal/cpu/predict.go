@@ -150,7 +150,7 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 
 	edge := float64(mk.edgeColumns(p))
 	calls := l.passes * l.panels * l.tiles
-	if usesColumns(p, w) {
+	if mk.usesColumns(p, w) {
 		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
 	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, w.algorithm, edge)+x.call*calls
@@ -396,7 +396,7 @@ func (mk *microKernel[T]) predictBlocked(x *model, p *gemm.Problem, w method) fl
 	panel := k * x.nr * x.elem
 	lines := padded / lineBytes
 	memory := (blocks - 1) * x.far(lines, padded/passes)
-	if mk.canCopy(p) && x.m >= x.mr && !x.packsFirst {
+	if mk.canCopy(p) && x.m >= x.mr {
 		rest := math.Mod(x.n, x.nr) // columns of the last panel, which tiles do not copy
 		compute += x.copies*x.b/lineBytes*(1-rest/x.n) + x.packing(steps, rest, x.nr, false)
 		memory += x.readB(&directLoops{method: method{algorithm: algoCopy}, passes: passes, k: k, panels: panels,
