@@ -47,14 +47,25 @@ const (
 	// smallKTiles is the height, in tiles, of a task with small K: all its tiles read the same part
 	// of B, from L1.
 	smallKTiles = 4
+	// wholeCBytes is the size from which a task with a few steps of K has few rows. Otherwise the
+	// lines that two tiles of a row share would leave L1 between the two.
+	wholeCBytes = 48 << 10
 	// smallKBBytes is the size of the part of B that a task with small K reads repeatedly, from L2.
 	smallKBBytes = 256 << 10
+	// exchangeBytes is the number of bytes of B that a thread reads in the time in which two threads
+	// exchange a line of C. Tasks beside each other share a line of each row, and tasks below each
+	// other read the same B.
+	exchangeBytes = 512
 	// outerSteps is the number of steps of K that one pass over whole rows of C should add.
 	outerSteps = 4
 	// columnSteps is the largest number of steps of K, over all tiles, of a call for several tiles:
 	// some tens of microseconds. columnBytes is the largest B: a call prefetches no panel of B.
 	columnSteps = 16 << 10
 	columnBytes = 5 << 19
+	// fetchedCBytes is the size of C from which tiles with a few steps of K prefetch their rows, and
+	// fetchedTileBytes that of a tile. Smaller tiles do not repay a call for each: those of AVX2.
+	fetchedCBytes    = 256 << 10
+	fetchedTileBytes = 1 << 10
 	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
 	// hold it, and the stores avoid reading C before it is overwritten. Rows of any alignment gain
 	// from them if C is larger and its rows are long.
@@ -93,7 +104,7 @@ func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *ge
 	if p.A().Trans {
 		d.rsa, d.csa = 1, p.A().LD
 	}
-	d.columns = usesColumns(p, w)
+	d.columns = mk.usesColumns(p, w)
 	if d.transB = p.B().Trans; pl.whole == nil { // otherwise the whole has none
 		d.edgeCols = mk.edgeColumns(p)
 	}
@@ -113,7 +124,8 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 	threads := d.threads
 	switch {
 	case d.algorithm == algoDeep: // a single task: tiles must not depend on the number of threads
-	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // a single task: the divisions below take as long as 8³
+	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4 && (d.k > rowsMaxK || layoutBytes(*p.C()) <= wholeCBytes):
+		// a single task: the divisions below take as long as 8³
 	case d.algorithm == algoStrips:
 		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
 	case d.algorithm == algoStream:
@@ -121,15 +133,7 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 	case d.algorithm == algoCopy:
 		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
 	case d.k <= smallK:
-		tiles := smallKTiles
-		if d.n <= smallKTiles*d.NR {
-			tiles *= smallKTiles
-		}
-		d.mc = equalParts(d.m, tiles*len(d.Direct), len(d.Direct))
-		d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.NR)
-		if d.m < 4*threads*d.mc {
-			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
-		}
+		d.divideSmallK()
 		d.nonTemporal = d.passesCache(p, d.algorithm) && d.beta == 0 && !d.epilogue.needed && d.onTile == nil &&
 			(d.algorithm == algoRows || d.isLineAligned())
 	case threads == 1:
@@ -137,6 +141,24 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 	default:
 		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
+	}
+}
+
+// divideSmallK divides C into tasks whose tiles read the same part of B, if possible several for
+// each thread.
+func (d *direct[T]) divideSmallK() {
+	tiles := smallKTiles
+	if d.n <= smallKTiles*d.NR {
+		tiles *= smallKTiles
+	}
+	d.mc = equalParts(d.m, tiles*len(d.Direct), len(d.Direct))
+	d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.NR)
+	switch {
+	case d.threads == 1 || d.m >= 4*d.threads*d.mc:
+	case d.m >= 2*d.threads*len(d.Direct) && d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n):
+		d.mc = equalParts(d.m, ceilDiv(d.m, 4*d.threads), len(d.Direct))
+	default:
+		d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, d.threads)), d.NR)
 	}
 }
 
@@ -155,8 +177,13 @@ func depthOfStrips(rows int) int {
 }
 
 // usesColumns reports whether one call computes several tiles of a column of C. It does not
-// prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
-func usesColumns(p *gemm.Problem, w method) bool {
+// prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A. Nor
+// does it prefetch the rows of C after the first tile, which matters for large tiles with a few
+// steps of K.
+func (mk *microKernel[T]) usesColumns(p *gemm.Problem, w method) bool {
+	if p.K <= rowsMaxK && layoutBytes(*p.C()) > fetchedCBytes && p.Out().Bytes(mk.MR*mk.NR) >= fetchedTileBytes {
+		return false
+	}
 	return w.algorithm != algoStream && (p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= columnBytes)
 }
 
