@@ -269,7 +269,7 @@ func TestThreadCount(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	for _, c := range []struct{ m, n, k, want int }{
 		{64, 64, 64, 1},
-		{128, 128, 128, 2},
+		{128, 128, 128, 5},
 		{1000, 1000, 1000, 8},
 		{300, 1, 300, 1}, // 720 KB
 		{1000, 1, 1000, 8},

@@ -35,6 +35,7 @@ type executor struct {
 	queues   []taskQueue
 	workers  []*poolWorker // workers[i] is worker i+1, once it joins
 	trace    *trace        // nil except in tests
+	brief    bool          // whether the job may take less time than waking a worker
 
 	// Task numbers continue from phase to phase and from job to job, so that no counter last
 	// written by another core needs a reset.
@@ -71,7 +72,7 @@ func (e *executor) run(ctx context.Context, j job, threads int, progress func(do
 	}
 	e.start(threads)
 	defer e.finish() // also if progress panics
-	e.workers = acquireWorkers(e.workers, threads-1)
+	e.workers = acquireWorkers(e.workers, threads-1, e.brief && !wakesForBrief())
 	for i, w := range e.workers {
 		w.index = i + 1
 		w.assigned.Store(e)
@@ -241,7 +242,7 @@ func (e *executor) finish() {
 			e.queues[:cap(e.queues)][i].next.Store(0)
 		}
 	}
-	e.job, e.progress, e.ctx, e.trace = nil, nil, nil, nil
+	e.job, e.progress, e.ctx, e.trace, e.brief = nil, nil, nil, nil, false
 }
 
 // SpinWait waits for another goroutine that should need only microseconds. It spins, and yields the

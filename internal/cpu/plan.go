@@ -25,19 +25,28 @@ type Plan struct {
 	whole    *gemm.Problem // the product that contains Problem, or nil
 	onTile   func(i, j, rows, cols int)
 	method   method
+	brief    bool   // whether it may take less time than waking a worker
 	named    bool   // whether the caller requested the kernel by name
 	limit    string // the value of EnvISA, or empty
 	progress func(done, total int64)
 	trace    *trace // nil except in tests
 }
 
-// minFlopsPerThread is the least work that justifies another thread: about 15 µs at the speed of
-// one core with AVX-512. Waking a worker costs its caller 3.5 µs.
-const minFlopsPerThread = 2e6
+// The work that justifies another thread: operations on 32-bit elements, and bytes of A, B and C.
+// One core with AVX-512 takes 12 µs for the operations, and 25 µs to read as many bytes from L3.
+// Fewer bytes fit into its L2 cache, and two cores would take longer. Waking a worker costs its
+// caller 3.5 µs.
+const (
+	flopsPerThread = 2e6
+	bytesPerThread = 768 << 10
+)
 
-// minBytesPerThread is the size of A, B and C that justifies another thread for a product that is
-// bound by memory: about 15 µs at the bandwidth of one core from L3.
-const minBytesPerThread = 512 << 10
+// A product with at most this work takes too little time to wake sleeping workers: up to 60 µs on
+// one core.
+const (
+	briefFlops = 1e7
+	briefBytes = 3 << 19
+)
 
 // NewPlan plans p. Its errors wrap ErrUnsupported.
 func NewPlan(p *gemm.Problem, o backend.Options) (Plan, error) {
@@ -104,6 +113,7 @@ func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *backend.Options) error 
 		return k.errNoArithmetic(p.In())
 	}
 	pl.Problem, pl.Kernel, pl.Threads = p, k, threadCount(p, o.Threads)
+	pl.brief = isBrief(p)
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
 	}
@@ -148,8 +158,20 @@ func mostThreads(p *gemm.Problem) int {
 	if splits(p) {
 		return ceilDiv(p.K, pieceDepth(p))
 	}
-	bytes := layoutBytes(p.Layouts[gemm.A]) + layoutBytes(p.Layouts[gemm.B]) + layoutBytes(p.Layouts[gemm.C])
-	return int(min(max(p.Flops()/minFlopsPerThread, bytes/minBytesPerThread), math.MaxInt32))
+	flops, bytes := workOf(p)
+	return int(min(1+max(flops/flopsPerThread, bytes/bytesPerThread), math.MaxInt32))
+}
+
+func isBrief(p *gemm.Problem) bool {
+	flops, bytes := workOf(p)
+	return flops <= briefFlops && bytes <= briefBytes
+}
+
+// workOf returns the number of operations on 32-bit elements that take as long as those of p, and
+// the bytes of A, B and C.
+func workOf(p *gemm.Problem) (flops, bytes float64) {
+	bytes = layoutBytes(p.Layouts[gemm.A]) + layoutBytes(p.Layouts[gemm.B]) + layoutBytes(p.Layouts[gemm.C])
+	return p.Flops() * float64(p.In().Bits()) / 32, bytes
 }
 
 // Why returns the reason for the choice of the kernel.
@@ -416,7 +438,7 @@ func planWorkspaceBytes[T scalar](pl *Plan, mk *microKernel[T]) int {
 // execute runs j in a workspace from the free list and then resets it.
 func (r *execution) execute(ctx context.Context, pl *Plan, j gemmJob) error {
 	defer j.reset() // also if a callback panics
-	r.executor.trace = pl.trace
+	r.executor.trace, r.executor.brief = pl.trace, pl.brief
 	r.workspace = getWorkspace(j.bytes())
 	r.states = slices.Grow(r.states[:0], pl.Threads)[:pl.Threads]
 	j.bind(&r.workspace, r.states)

@@ -20,7 +20,10 @@ var pool struct {
 	sync.Mutex
 	idle    []*poolWorker // workers without a job, most recently used last
 	started int
+	brief   atomic.Int64 // when the last brief job started, as a time since programStart
 }
+
+var programStart = time.Now()
 
 type poolWorker struct {
 	assigned atomic.Pointer[executor] // the executor whose job it is to run
@@ -34,9 +37,9 @@ const (
 	spinPauses = 8 // between two checks for a job: 0.2 to 0.5 µs
 )
 
-// acquireWorkers appends up to n pool workers to list and starts new ones if too few are idle. The
-// pool has at most GOMAXPROCS-1 workers.
-func acquireWorkers(list []*poolWorker, n int) []*poolWorker {
+// acquireWorkers appends up to n pool workers to list and starts new ones if too few are idle. With
+// awake it takes only workers that do not sleep. The pool has at most GOMAXPROCS-1 workers.
+func acquireWorkers(list []*poolWorker, n int, awake bool) []*poolWorker {
 	if n == 0 {
 		return list
 	}
@@ -46,16 +49,27 @@ func acquireWorkers(list []*poolWorker, n int) []*poolWorker {
 	defer pool.Unlock()
 	for range min(n, len(pool.idle)) {
 		last := len(pool.idle) - 1
+		if awake && pool.idle[last].asleep() {
+			return list // the others have slept longer
+		}
 		list = append(list, pool.idle[last])
 		pool.idle = pool.idle[:last]
 	}
-	for len(list) < n && pool.started < most {
+	for !awake && len(list) < n && pool.started < most {
 		pool.started++
 		w := new(poolWorker)
 		go w.run()
 		list = append(list, w)
 	}
 	return list
+}
+
+// wakesForBrief reports whether a brief job, which starts now, may wake workers: another one has
+// started recently, so more of them will probably follow while the workers spin. A single one would
+// take longer, by 15 to 100 µs where the idle core of a virtual machine must be woken.
+func wakesForBrief() bool {
+	now := int64(time.Since(programStart))
+	return now-pool.brief.Swap(now) < int64(2*spinTime)
 }
 
 // releaseWorkers returns workers without a job to the pool.

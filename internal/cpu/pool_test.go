@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,6 +202,40 @@ func TestWorkersJoinAtAnyTime(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
+}
+
+// TestBriefJobsWakeFew checks that a brief job wakes no worker, unless it follows another one.
+func TestBriefJobsWakeFew(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	run := func(brief bool) (workers int) {
+		e := &executor{brief: brief}
+		j := &forLoop{1, func(int) { workers = len(e.workers) }}
+		if err := e.run(t.Context(), j, 4, nil); err != nil {
+			t.Fatal(err)
+		}
+		return workers
+	}
+	run(false) // starts the workers
+	for awake, end := true, time.Now().Add(10*time.Second); awake; time.Sleep(spinTime) {
+		if time.Now().After(end) {
+			t.Fatal("the workers do not fall asleep")
+		}
+		pool.Lock()
+		awake = slices.ContainsFunc(pool.idle, func(w *poolWorker) bool { return !w.asleep() })
+		pool.Unlock()
+	}
+	pool.brief.Store(int64(-time.Hour))
+	if n := run(true); n != 0 {
+		t.Errorf("a brief job has %d workers, want none", n)
+	}
+	const tries = 100 // this thread may lose its processor between the two jobs
+	for range tries {
+		run(true)
+		if run(true) == 3 {
+			return
+		}
+	}
+	t.Error("a brief job after another one has less than 3 workers")
 }
 
 // TestQueuePopsEachTaskOnce checks that a queue yields every task of a phase once, in order, and no

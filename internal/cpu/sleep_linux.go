@@ -20,9 +20,12 @@ func (s *sleeper) sleep() {
 	}
 }
 
+// asleep reports whether a sleep has begun or was announced.
+func (s *sleeper) asleep() bool { return s.down.Load() == 1 }
+
 // wake ends a sleep that has begun or was announced.
 func (s *sleeper) wake() {
-	if s.down.Load() == 1 && s.down.CompareAndSwap(1, 0) {
+	if s.asleep() && s.down.CompareAndSwap(1, 0) {
 		s.futex(futexWake, 1)
 	}
 }

@@ -27,6 +27,13 @@ func (s *sleeper) sleep() {
 	s.mu.Unlock()
 }
 
+// asleep reports whether a sleep has begun or was announced.
+func (s *sleeper) asleep() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
+}
+
 // wake ends a sleep that has begun or was announced.
 func (s *sleeper) wake() {
 	s.mu.Lock()
