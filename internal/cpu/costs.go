@@ -68,27 +68,27 @@ var cpuModels = []cpuModel{
 }
 
 var zen4AVX2 = costs{
-	fma: 0.1362, load: 0.1631, latency: 1.147, store: 0.3397, tile: 0.8026, half: 0.8756, embedded: 1.03,
-	call: 7.435, direct: 80.22, packs: 0.6468, axpy: 146.3, dot: 77.39, blocked: 0.1587, phase: 384.8, swap: 250,
-	fromL2: 0.1685, fromL3: 0.4254, fromMemory: 4.411, wait: 0.8988, streams: 37.78, reach: 1.244e+07,
-	fetched: 0.4034, written: 0.8644, inTiles: 0.8046, inRows: 0.6942, stream: 1.522, prefetched: 0.9708,
-	ragged: 0.443, tlb: 0.4931, entries: 6.263, conflict: 0.3784, zip: 0.08623, copyWord: 0.0007381,
-	copyRow: 2.667, zipCall: 31.07, copies: 0.03402, transpose: 0.1173, element: 0.6514, widen: 0.07977,
-	update: 2.067, broadcast: 1.425, dots: 1.131, reduce: 1.075, reduceTall: 0.4154, rows: 0.6743, exposed: 0.6089,
-	exposedDots: 0.5197,
-	l1:          32 << 10, l2: 1 << 20, l3: 1.498e+07,
+	fma: 0.1355, load: 0.1489, latency: 1.101, store: 0.3705, tile: 0.8553, half: 0.9265, embedded: 1.091,
+	call: 7.702, direct: 89.8, packs: 0.4886, axpy: 144.2, dot: 88.75, blocked: 0.1737, phase: 407.4, swap: 299.1,
+	fromL2: 0.1595, fromL3: 0.4386, fromMemory: 4.29, wait: 0.7499, streams: 35.6, reach: 1.123e+07,
+	fetched: 0.5998, written: 0.8663, inTiles: 0.7836, inRows: 0.6815, stream: 1.587, prefetched: 0.971,
+	ragged: 0.4556, tlb: 0.5029, entries: 6.111, conflict: 0.7373, zip: 0.08694, copyWord: 0.0005898,
+	copyRow: 2.44, zipCall: 32.8, copies: 0.03784, transpose: 0.1178, element: 0.6956, widen: 0.07971,
+	update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053, reduceTall: 0.418, rows: 0.682, exposed: 0.5678,
+	exposedDots: 0.5221,
+	l1:          32 << 10, l2: 1 << 20, l3: 1.499e+07,
 }
 
 var zen4AVX512 = costs{
-	fma: 0.2622, load: 0.3568, latency: 1.53, store: 0.4811, tile: 0.02461, half: 0.5124, embedded: 0.8002,
-	call: 9.352, direct: 75.53, packs: 38.95, axpy: 205.9, dot: 169.1, blocked: 396.3, phase: 99.51, swap: 136.7,
-	fromL2: 0.1857, fromL3: 0.2827, fromMemory: 3.907, wait: 1.329, streams: 36.43, reach: 1.596e+07,
-	fetched: 0.6752, written: 0.9259, inTiles: 1.147, inRows: 0.8921, stream: 1.509, prefetched: 0.8619,
-	ragged: 0.572, tlb: 0.2304, entries: 7.71, conflict: 0.6301, zip: 0.09142, copyWord: 0.0008168,
-	copyRow: 3.802, zipCall: 18.55, copies: 0.2367, transpose: 0.2138, element: 0.7727, widen: 0.1574,
-	update: 1.415, broadcast: 0.7322, dots: 1.062, reduce: 3.9, reduceTall: 0.4522, rows: 0.7632, exposed: 0.5976,
-	exposedDots: 0.5281,
-	l1:          32 << 10, l2: 1 << 20, l3: 1.738e+07,
+	fma: 0.2627, load: 0.3679, latency: 1.575, store: 0.4575, tile: 0.02178, half: 0.5855, embedded: 0.6821,
+	call: 8.044, direct: 72.5, packs: 39.4, axpy: 193.3, dot: 164, blocked: 521.5, phase: 110.1, swap: 120.3,
+	fromL2: 0.1724, fromL3: 0.07873, fromMemory: 3.457, wait: 0.6477, streams: 35.38, reach: 1.107e+07,
+	fetched: 0.949, written: 1.045, inTiles: 0.9009, inRows: 0.7638, stream: 1.304, prefetched: 0.7991,
+	ragged: 0.5833, tlb: 0.2106, entries: 12.38, conflict: 0.6662, zip: 0.08367, copyWord: 0.0009364,
+	copyRow: 3.568, zipCall: 19.39, copies: 0.2969, transpose: 0.1908, element: 0.7748, widen: 0.1448,
+	update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033, rows: 0.8653, exposed: 0.5973,
+	exposedDots: 0.4216,
+	l1:          32 << 10, l2: 1 << 20, l3: 1.455e+07,
 }
 
 var zen4AVX512BF16 = costs{
@@ -103,26 +103,26 @@ var zen4AVX512BF16 = costs{
 }
 
 var xeonAVX2 = costs{
-	fma: 0.1265, load: 0.1221, latency: 1.221, store: 0.7585, tile: 0.00907, half: 0.7425, embedded: 1.421,
-	call: 4.728, direct: 35.75, packs: 2.806, axpy: 69.71, dot: 120.1, blocked: 3.41, phase: 293.6, swap: 105.6,
-	fromL2: 0.2266, fromL3: 0.9576, fromMemory: 2.005, wait: 0.2144, streams: 90.93, reach: 4.909e+06, fetched: 0.04101,
-	written: 0.6935, inTiles: 1.089, inRows: 1.156, stream: 2.401, prefetched: 0.9606, ragged: 0.5991, tlb: 0.156,
-	entries: 0.04834, conflict: 0.7074, zip: 0.09563, copyWord: 0.04136, copyRow: 1.376, zipCall: 21.82,
-	copies: 0.2373, transpose: 0.296, element: 0.578, widen: 0.09177, update: 2.494, broadcast: 0.9378, dots: 1.3,
-	reduce: 0.9561, reduceTall: 0.4375, rows: 0.8378, exposed: 0.7497, exposedDots: 0.7503,
-	l1: 48 << 10, l2: 2 << 20, l3: 3.028e+07,
+	fma: 0.1267, load: 0.1339, latency: 1.204, store: 0.7407, tile: 0.0106, half: 0.7472, embedded: 1.314,
+	call: 4.776, direct: 36.54, packs: 7.197, axpy: 69.97, dot: 118.4, blocked: 2.102, phase: 295.4, swap: 82.71,
+	fromL2: 0.2295, fromL3: 0.9929, fromMemory: 1.995, wait: 0.2114, streams: 95.55, reach: 1.824e+06, fetched: 0.02492,
+	written: 0.707, inTiles: 1.088, inRows: 1.155, stream: 2.252, prefetched: 0.9571, ragged: 0.6022, tlb: 0.1564,
+	entries: 0.04115, conflict: 0.6827, zip: 0.09977, copyWord: 0.04006, copyRow: 1.389, zipCall: 21.67,
+	copies: 0.2397, transpose: 0.2948, element: 0.5651, widen: 0.07966, update: 2.451, broadcast: 0.9554, dots: 1.302,
+	reduce: 0.9541, reduceTall: 0.4113, rows: 0.823, exposed: 0.7458, exposedDots: 0.7431,
+	l1: 48 << 10, l2: 2 << 20, l3: 2.835e+07,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.1221, load: 0.1514, latency: 1.016, store: 0.5164, tile: 0.01382, half: 0.8905, embedded: 0.9052,
-	call: 11.84, direct: 58.36, packs: 40.71, axpy: 104.3, dot: 121.3, blocked: 37.7, phase: 262, swap: 173.8,
-	fromL2: 0.353, fromL3: 0.3961, fromMemory: 0.9813, wait: 2.809, streams: 76.73, reach: 7.008e+07,
-	fetched: 0.8222, written: 1.651, inTiles: 0.7708, inRows: 2.191, stream: 42.31, prefetched: 0.6058,
-	ragged: 1.035, tlb: 1.039, entries: 8.161, conflict: 0.7062, zip: 0.1158, copyWord: 0.07187, copyRow: 1.471,
-	zipCall: 13.75, copies: 0.08645, transpose: 0.2408, element: 0.6408, widen: 0.1836, update: 2.109,
-	broadcast: 0.3963, dots: 1.369, reduce: 2.006, reduceTall: 0.6214, rows: 0.6633, exposed: 0.6249,
-	exposedDots: 0.518,
-	l1:          48 << 10, l2: 2 << 20, l3: 1.564e+06,
+	fma: 0.1223, load: 0.1514, latency: 1.011, store: 0.5199, tile: 0.009601, half: 0.8909, embedded: 0.9021,
+	call: 11.7, direct: 56.79, packs: 45.76, axpy: 104.5, dot: 120.4, blocked: 37.48, phase: 264.8, swap: 187.5,
+	fromL2: 0.3524, fromL3: 0.3979, fromMemory: 0.9813, wait: 2.637, streams: 66.24, reach: 6.539e+07,
+	fetched: 0.8756, written: 1.649, inTiles: 0.7708, inRows: 2.193, stream: 44.06, prefetched: 0.6071,
+	ragged: 1.035, tlb: 1.036, entries: 8.139, conflict: 0.7439, zip: 0.1143, copyWord: 0.07789, copyRow: 1.331,
+	zipCall: 13.84, copies: 0.0824, transpose: 0.2383, element: 0.6517, widen: 0.1836, update: 2.103,
+	broadcast: 0.3943, dots: 1.361, reduce: 2.001, reduceTall: 0.6481, rows: 0.6664, exposed: 0.6252,
+	exposedDots: 0.5156,
+	l1:          48 << 10, l2: 2 << 20, l3: 1.568e+06,
 }
 
 var xeonAMX = costs{

@@ -259,7 +259,8 @@ func (x *model) readA(l *directLoops) float64 {
 	case x.transA:
 		lines = x.k * l.tiles * (l.h*x.elem/lineBytes + x.ragged)
 		missed = x.tlb * x.k * l.panels * l.tiles * beyond(l.k*x.pagesA, x.entries) * x.pagesA
-		first = x.scattered(x.a/lineBytes, l.k, x.k*l.tiles, l.h, x.pagesA, x.a, 0)
+		steps := x.k * l.tiles * min(l.h*x.elem/lineBytes, 1) // that read another line than the tile above
+		first = x.scattered(x.a/lineBytes, l.k, steps, l.h, x.pagesA, x.a, 0)
 	case x.conflictA:
 		between = max(between, l.h*pageBytes)
 		missed = x.conflict * lines * l.panels
@@ -330,14 +331,15 @@ func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
 	groups := math.Ceil(m / most)
 	passes := math.Ceil(x.k / axpyDepth)
 	depth := x.k / passes
-	columns := axpyCBytes / (m * x.elem) // of a task
+	columns := min(axpyCBytes/(m*x.elem), n) // of a task
 	if w.swapAB && m > 1 {
-		columns = axpySums / m
+		columns = min(axpySums/m, n)
 	}
 	tasks := math.Ceil(n / columns)
 	compute := passes*groups*(x.updates(m/groups, depth, n)+tasks*(x.call+x.broadcast*depth*m/groups)) + x.widen*x.widened
-	memory := x.far(b/lineBytes, x.all) + (groups-1)*x.far(b/lineBytes, axpyDepth*n*x.elem) + x.far(small/lineBytes, x.all)
-	memory += x.written * (passes - 1) * x.far(x.c/lineBytes, min(x.c, axpyCBytes)+axpyDepth*n*x.elem)
+	piece := axpyDepth * columns * x.elem // bytes of B that each group of rows reads again
+	memory := x.far(b/lineBytes, x.all) + (groups-1)*x.far(b/lineBytes, piece) + x.far(small/lineBytes, x.all)
+	memory += x.written * (passes - 1) * x.far(x.c/lineBytes, m*columns*x.elem+piece)
 	start := x.axpy
 	if w.swapAB && m > 1 {
 		compute += x.transposing(m, n)
