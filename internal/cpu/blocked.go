@@ -201,10 +201,11 @@ func (mk *microKernel[T]) canReadInPlace(p *gemm.Problem) bool {
 // B. With more rows it takes less time to pack B, and to read A in blocks that stay in L2.
 const copiedBlocks = 4
 
-// canCopy reports whether tiles can copy B: if it is stored in rows.
+// canCopy reports whether tiles can copy B: if it is stored in rows. Rows that evict each other are
+// packed if several blocks of rows of C read them.
 func (mk *microKernel[T]) canCopy(p *gemm.Problem) bool {
 	return len(mk.Direct) > 0 && mk.Copy != nil && p.ReadsAB() && p.In() == dtype.Of[T]() && !p.B().Trans &&
-		!p.BlockScaled()
+		!p.BlockScaled() && (p.M <= mk.mc || !hasSetConflicts(p.Layouts[gemm.B]))
 }
 
 // phaseState is the phase that a worker has entered: a block of the product to pack or to compute.

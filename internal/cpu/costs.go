@@ -114,15 +114,15 @@ var xeonAVX2 = costs{
 }
 
 var xeonAVX512 = costs{
-	fma: 0.1223, load: 0.1514, latency: 1.011, store: 0.5199, tile: 0.009601, half: 0.8909, embedded: 0.9021,
-	call: 11.7, direct: 56.79, packs: 45.76, axpy: 104.5, dot: 120.4, blocked: 37.48, phase: 264.8, swap: 187.5,
-	fromL2: 0.3524, fromL3: 0.3979, fromMemory: 0.9813, wait: 2.637, streams: 66.24, reach: 6.539e+07,
-	fetched: 0.8756, written: 1.649, inTiles: 0.7708, inRows: 2.193, stream: 44.06, prefetched: 0.6071,
-	ragged: 1.035, tlb: 1.036, entries: 8.139, conflict: 0.7439, zip: 0.1143, copyWord: 0.07789, copyRow: 1.331,
-	zipCall: 13.84, copies: 0.0824, transpose: 0.2383, element: 0.6517, widen: 0.1836, update: 2.103,
-	broadcast: 0.3943, dots: 1.361, reduce: 2.001, reduceTall: 0.6481, rows: 0.6664, exposed: 0.6252,
-	exposedDots: 0.5156,
-	l1:          48 << 10, l2: 2 << 20, l3: 1.568e+06,
+	fma: 0.122, load: 0.1545, latency: 1.007, store: 0.522, tile: 0.006862, half: 0.8903, embedded: 0.8687,
+	call: 11.63, direct: 57.67, packs: 42.84, axpy: 105.4, dot: 120.2, blocked: 26.7, phase: 261.2, swap: 172.1,
+	fromL2: 0.3521, fromL3: 0.3998, fromMemory: 0.9889, wait: 2.302, streams: 66.22, reach: 6.587e+07,
+	fetched: 0.4412, written: 1.652, inTiles: 0.7689, inRows: 2.186, stream: 40.73, prefetched: 0.6091,
+	ragged: 1.074, tlb: 1.031, entries: 8.994, conflict: 0.5514, zip: 0.1131, copyWord: 0.08477, copyRow: 1.416,
+	zipCall: 13.73, copies: 0.08146, transpose: 0.3263, element: 0.6435, widen: 0.1836, update: 2.103,
+	broadcast: 0.3843, dots: 1.37, reduce: 1.966, reduceTall: 0.6258, rows: 0.6695, exposed: 0.6302,
+	exposedDots: 0.5154,
+	l1:          48 << 10, l2: 2 << 20, l3: 1.574e+06,
 }
 
 var xeonAMX = costs{
