@@ -188,6 +188,8 @@ type wgmmaCosts struct {
 	// Epilogue.
 	end        float64 // cycles of a tile's epilogue besides its sums
 	subtile    float64 // cycles of a warpgroup for a subtile that TMA stores
+	byWarps    float64 // cycles of a warpgroup for a subtile that warps copy to C
+	shifted    float64 // the same if rows of C may begin in the middle of a word
 	rows       float64 // cycles of a warp out of eight for 32 columns of a row of 4-byte elements
 	narrowRows float64 // cycles of a warp out of eight for 32 columns of a row of smaller elements
 	waits      float64 // elements that threads of swapAB tiles store row by row, with a residual

@@ -200,7 +200,13 @@ func (t *wgmmaTile) store() float64 {
 		const pairs = 4 // columns for which a thread stores a pair of sums
 		store += n.pair * blocks * float64(s.N/pairs) * t.inside()
 	case sm90.StoresWithTMA(*t.c):
-		store += n.subtile * blocks * float64(kernel.CeilDiv(t.c.Out.Bytes(t.c.ColumnsOfC()), frag.SwizzleBytes))
+		store += n.subtile * blocks * t.subtiles()
+	case sm90.CopiesRows(*t.c):
+		subtile := n.byWarps
+		if t.c.VecC == 1 {
+			subtile = n.shifted
+		}
+		store += subtile * t.crowded() * blocks * t.subtiles() * t.inside()
 	default:
 		store += t.storeRows() * blocks * t.inside()
 		if s.SwapAB && t.Epilogue.Residual {
@@ -213,6 +219,17 @@ func (t *wgmmaTile) store() float64 {
 	return store
 }
 
+// subtiles returns the subtiles of 64 rows of a tile.
+func (t *wgmmaTile) subtiles() float64 {
+	return float64(kernel.CeilDiv(t.c.Out.Bytes(t.c.ColumnsOfC()), frag.SwizzleBytes))
+}
+
+// crowded returns the factor by which the warpgroups of a block slow each other's stores down.
+func (t *wgmmaTile) crowded() float64 {
+	const unhindered = 2 // warpgroups that store without slowing each other down
+	return max(float64(sm90.Consumers(t.s))/unhindered, 1)
+}
+
 // storeRows returns the cycles in which a warp stores its rows of a block of 64 rows, 32 columns at
 // a time. The warp waits for shared memory and conversions, with few elements in flight.
 func (t *wgmmaTile) storeRows() float64 {
@@ -220,8 +237,7 @@ func (t *wgmmaTile) storeRows() float64 {
 	if t.c.Out.Bits() < 32 {
 		unit = t.n.narrowRows
 	}
-	const unhindered = 2 // warpgroups that store without slowing each other down
-	unit *= max(float64(sm90.Consumers(t.s))/unhindered, 1)
+	unit *= t.crowded()
 	if t.s.SwapAB {
 		const warps = sm90.WarpgroupThreads / frag.Lanes
 		return unit * float64(t.s.N/warps*sm90.WarpgroupRows/frag.Lanes)

@@ -10,9 +10,9 @@ import (
 )
 
 // An epilogue emits the epilogue of a consumer warpgroup. It processes the accumulators in subtiles
-// of 64 rows of 128 bytes, which pass through shared memory. If TMA stores C, the subtile holds
-// finished elements of C, and the threads continue while TMA reads it. Otherwise it holds
-// accumulators of whole rows; see [epilogue.storeRows].
+// of 64 rows of 128 bytes, which pass through shared memory. In most cases they hold finished
+// elements of C, which TMA copies while the threads continue, or which the warps copy if TMA
+// cannot; see [epilogue.storeSubtiles]. Otherwise they hold accumulators; see [epilogue.storeRows].
 type epilogue struct {
 	*writer
 	warpgroup, thread build.Reg        // index of the consumer warpgroup, and of the thread in it
@@ -59,10 +59,10 @@ func (w *writer) newEpilogue(warpgroup, thread build.Reg) *epilogue {
 }
 
 // prefetch begins to load the operands of the epilogue for the warpgroup's part of C at (row,
-// col), so that they arrive during the main loop. Without TMA stores they are loaded when they are
-// used.
+// col), so that they arrive during the main loop. Without subtiles of C they are loaded when they
+// are used.
 func (ep *epilogue) prefetch(row, col build.Reg) {
-	if !ep.tmaStore {
+	if !finishesSubtiles(ep.Config) {
 		return
 	}
 	ep.row0, ep.col0 = row, col
@@ -136,8 +136,8 @@ func (ep *epilogue) store(down int, row, col build.Reg, acc []build.Reg) {
 	switch {
 	case ep.Config.Tile.SplitK > 1:
 		ep.storePartialSums(row, col, acc)
-	case ep.tmaStore:
-		ep.storeTMA(down, row, col, acc)
+	case finishesSubtiles(ep.Config):
+		ep.storeSubtiles(down, row, col, acc)
 	default:
 		ep.storeRows(row, col, acc)
 	}
@@ -206,14 +206,24 @@ func (ep *epilogue) addOldC(x *pairs) {
 		for first := 0; first < len(x.values); first += ahead {
 			old := make([][]build.Reg, ahead)
 			for n := range old {
-				row, col, inside := x.position(first + n)
-				old[n] = ep.C.At(row, col).LoadVecOr0(inside, 2)
+				old[n] = x.loadOldC(x.position(first + n))
 			}
 			for n := range old {
 				ep.AddBetaC(x.values[first+n], old[n])
 			}
 		}
 	})
+}
+
+// loadOldC loads a pair of elements of C at (row, col). inside reports whether the first one is
+// inside C.
+func (x *pairs) loadOldC(row, col, inside build.Reg) []build.Reg {
+	at := x.C.At(row, col)
+	if x.Config.VecC > 1 {
+		return at.LoadVecOr0(inside, 2)
+	}
+	second := x.inBounds(row, x.Add(col, 1))
+	return append(at.LoadVecOr0(inside, 1), at.At(1).LoadVecOr0(second, 1)...)
 }
 
 // vectorValues returns the elements of each epilogue vector for the pairs of subtile s.
@@ -290,6 +300,9 @@ func (ep *epilogue) buffer(n int) build.Array {
 // setBarrier computes the number of the warpgroup's named barrier; number 0 is that of the block.
 // Before the main loop it would occupy a register there.
 func (ep *epilogue) setBarrier() { ep.barrier = ep.Add(ep.warpgroup, 1) }
+
+// syncWarp waits for all threads of the warp.
+func (ep *epilogue) syncWarp() { ep.Do("bar.warp.sync", -1) }
 
 // syncWarpgroup waits for all threads of the warpgroup.
 func (ep *epilogue) syncWarpgroup() { ep.NamedBarrier(ep.barrier, WarpgroupThreads) }

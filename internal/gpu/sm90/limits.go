@@ -109,7 +109,7 @@ func accessLimits(c kernel.Config) kernel.AccessLimits {
 	if c.Out.Bits() == 16 || c.Tile.SwapAB { // a warp reads 16 bytes per row of the old C
 		l.Scatter = 2
 	}
-	if c.Out.Bits() == 32 || !StoresWithTMA(c) { // accumulators pass through a subtile
+	if c.Out.Bits() == 32 || !finishesSubtiles(c) { // accumulators pass through a subtile
 		l.Conflicts = 2
 	}
 	return l

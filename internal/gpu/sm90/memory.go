@@ -13,17 +13,36 @@ func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
 	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], p.Out().Elements(kernel.MaxVectorBytes))
 }
 
-// StoresWithTMA reports whether TMA stores C, which needs rows of 16-byte vectors and at least 128
-// bytes per row of the tile. 8-bit elements take the other path: a thread has only two neighbours
-// in a row, so 32-bit accumulators pass through the subtile instead. With swapAB a thread has no
-// neighbours in a row, so 16-bit elements and epilogues with operands take the other path too.
+// StoresWithTMA reports whether TMA stores C, which needs rows of 16-byte vectors. With swapAB a
+// thread has no neighbours in a row, so 16-bit elements and epilogues with operands take another
+// path.
 func StoresWithTMA(c kernel.Config) bool {
 	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.Out.Bits() < 32) {
 		return false
 	}
+	return fillsSubtiles(c) && c.Out.Bytes(c.VecC) == kernel.MaxVectorBytes
+}
+
+// fillsSubtiles reports whether a block has at least 128 bytes per row of C. 8-bit elements take
+// another path, because a thread has only two neighbours in a row.
+func fillsSubtiles(c kernel.Config) bool {
 	_, cols := kernel.SwapAB(c.Tile, c.Tile.M, c.ColumnsOfC())
-	return c.Out.Bits() > 8 && c.Out.Bytes(c.VecC) == kernel.MaxVectorBytes &&
-		c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && c.Out.Bytes(cols) >= frag.SwizzleBytes
+	return c.Out.Bits() > 8 && c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && c.Out.Bytes(cols) >= frag.SwizzleBytes
+}
+
+// finishesSubtiles reports whether the threads write finished elements of C to the subtiles, which
+// TMA or the warps copy to C.
+func finishesSubtiles(c kernel.Config) bool {
+	return StoresWithTMA(c) || CopiesRows(c)
+}
+
+// CopiesRows reports whether the warps copy subtiles of finished 16-bit elements to C, because TMA
+// cannot. It gains nothing for 32-bit elements, nor for three subtiles side by side: the third one
+// would be copied alone.
+func CopiesRows(c kernel.Config) bool {
+	across := c.Out.Bytes(c.ColumnsOfC()) / frag.SwizzleBytes
+	return fillsSubtiles(c) && c.Out.Bytes(c.VecC) < kernel.MaxVectorBytes && c.Out.Bits() == 16 &&
+		(across == 1 || across%2 == 0) && !c.Tile.SwapAB && !c.Epilogue.Residual
 }
 
 // loadsResidualWithTMA reports whether TMA loads the residual into the subtile that C is stored
@@ -87,9 +106,9 @@ func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorM
 }
 
 // subtileBuffers returns how many subtiles of a warpgroup fit in shared memory. With two, the
-// warpgroup writes one while TMA stores the other. That requires an even number of subtiles per
-// tile, so that the two alternate across tiles. A reduction over a cluster needs all subtiles at
-// once.
+// warpgroup writes one while TMA stores the other, or its warps copy longer rows at once. That
+// requires an even number of subtiles per tile, so that the two alternate across tiles. A reduction
+// over a cluster needs all subtiles at once.
 func subtileBuffers(c kernel.Config) int {
 	rows, _ := WarpgroupTile(c.Tile)
 	cols := c.ColumnsOfC()
@@ -100,7 +119,7 @@ func subtileBuffers(c kernel.Config) int {
 		return 2
 	}
 	if count := kernel.CeilDiv(c.Out.Bytes(rows/WarpgroupRows*cols), frag.SwizzleBytes); count%2 != 0 ||
-		!StoresWithTMA(c) {
+		!finishesSubtiles(c) {
 		return 1
 	}
 	return 2

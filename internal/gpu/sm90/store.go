@@ -31,10 +31,10 @@ func (ep *epilogue) subtilesBefore(down, across int) int {
 	return ep.Config.Out.Bytes(down/WarpgroupRows*ep.Config.ColumnsOfC()+across) / frag.SwizzleBytes
 }
 
-// storeTMA emits store with TMA: it finishes the accumulators of one subtile after the other,
-// writes them to shared memory and issues the copy to C. While TMA copies a subtile, the warpgroup
+// storeSubtiles finishes the accumulators of one subtile after the other and writes them to shared
+// memory, from which TMA or the warps copy them to C. While TMA copies a subtile, the warpgroup
 // works on the next.
-func (ep *epilogue) storeTMA(down int, row, col build.Reg, acc []build.Reg) {
+func (ep *epilogue) storeSubtiles(down int, row, col build.Reg, acc []build.Reg) {
 	ep.convertVectors()
 	width := frag.SwizzleBytes / ep.subtiles.Elem().Bytes() // columns of a subtile
 	each := width / 8 * 4                                   // accumulators of a thread in a subtile
@@ -42,6 +42,7 @@ func (ep *epilogue) storeTMA(down int, row, col build.Reg, acc []build.Reg) {
 	if ep.Config.ComputesGate() {
 		acc, up = acc[:len(acc)/2], acc[len(acc)/2:]
 	}
+	var adjacent []subtile // that the warps will copy
 	for n := 0; n*each < len(acc); n++ {
 		first, end := n*each, min((n+1)*each, len(acc))
 		subtileCol, part := ep.Add(col, n*width), acc[first:end]
@@ -51,9 +52,20 @@ func (ep *epilogue) storeTMA(down int, row, col build.Reg, acc []build.Reg) {
 		s := ep.subtileAt(down, n*width, row, subtileCol)
 		ep.awaitResidual(s)
 		values := ep.finishPairs(s, part)
-		ep.awaitBuffer()
+		if ep.tmaStore {
+			ep.awaitBuffer()
+			ep.writeSubtile(s.memory, values)
+			ep.copyToC(s)
+			continue
+		}
+		if len(adjacent) == 0 {
+			ep.syncWarp() // it has read the subtiles that were there
+		}
 		ep.writeSubtile(s.memory, values)
-		ep.copyToC(s)
+		if adjacent = append(adjacent, s); len(adjacent) == subtileBuffers(ep.Config) || end == len(acc) {
+			ep.copyRows(adjacent)
+			adjacent = nil
+		}
 	}
 }
 
@@ -90,7 +102,7 @@ func (ep *epilogue) awaitResidual(s subtile) {
 func (ep *epilogue) awaitBuffer() {
 	k := ep.Kernel
 	if loadsResidualWithTMA(ep.Config) {
-		k.Do("bar.warp.sync", -1)
+		ep.syncWarp()
 		return
 	}
 	k.Comment("once the copy that was there is read")

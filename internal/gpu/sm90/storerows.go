@@ -62,9 +62,9 @@ func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
 	k := x.Kernel
 	k.ForStep(0, WarpRows/2, x.quads, func(first build.Reg) {
 		k.Comment("a warp's rows are its own")
-		k.Do("bar.warp.sync", -1)
+		x.syncWarp()
 		x.writePass(first, acc)
-		k.Do("bar.warp.sync", -1)
+		x.syncWarp()
 		finish := func() {
 			k.For(0, 2*x.quads, func(r build.Reg) {
 				line := k.Add(first, r)

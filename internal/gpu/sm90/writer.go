@@ -63,14 +63,13 @@ func (w *writer) declareTensors() {
 }
 
 // declareSubtiles declares the shared memory of the epilogue, unless it stores the partial sums of
-// split-K directly. A subtile holds finished elements of C if TMA stores it, and otherwise
-// accumulators.
+// split-K directly. A subtile holds finished elements of C or accumulators.
 func (w *writer) declareSubtiles() {
 	c, elem := w.Config, w.AccType
 	switch {
 	case c.Tile.SplitK > 1:
 		return
-	case w.tmaStore:
+	case finishesSubtiles(c):
 		elem = kernel.PTXTypes[c.Out]
 	case c.ComputesGate(): // the gate has converted the accumulators
 		elem = w.EpilogueType
