@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"tilework/dtype"
-	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
-	"tilework/internal/multi"
 	"tilework/internal/split"
 )
 
@@ -28,10 +28,12 @@ import (
 //     may overwrite or free the operand.
 type execution struct {
 	*division
-	product  *Product
-	problem  *gemm.Problem
-	operands [gemm.Operands]Matrix
-	workers  []*worker
+	product *Product
+	blocks  [gemm.Operands]*block // of the operands
+	workers []*worker
+	active  []*worker // those that enqueue something
+	busy    sync.WaitGroup
+	stopped atomic.Bool // whether a worker failed, so that the others need not go on
 }
 
 // worker is the part of an execution at one member.
@@ -51,12 +53,12 @@ type worker struct {
 	done      []device.Event            // at the end of each panel for which others wait
 	last      [split.Slots]device.Event // at the end of the last panel in each slot
 	events    []device.Event            // to free at the end
+	err       error                     // of the last step
 }
 
 // run enqueues the product on all members, in smaller panels if a member has too little memory.
 // After an error C is undefined, but too little memory for the smallest panels leaves it unchanged.
-func (x *division) run(ctx context.Context, p *Product, problem gemm.Problem,
-	operands [gemm.Operands]Matrix) error {
+func (x *division) run(ctx context.Context, p *Product, blocks *[gemm.Operands]*block) error {
 	x.device.ordering.Lock()
 	defer x.device.ordering.Unlock()
 	if err := x.compile(ctx); err != nil {
@@ -64,7 +66,7 @@ func (x *division) run(ctx context.Context, p *Product, problem gemm.Problem,
 	}
 	for {
 		r := x.execution()
-		r.product, r.problem, r.operands = p, &problem, operands
+		r.product, r.blocks = p, *blocks
 		err := r.reserve()
 		if err == nil {
 			return r.execute(ctx)
@@ -90,6 +92,9 @@ func (x *division) execution() *execution {
 				w.copying = m.backend.Device
 			}
 			x.kept.workers = append(x.kept.workers, w)
+			if len(w.share.Panels) > 0 || len(w.share.Takes) > 0 || x.started[i] {
+				x.kept.active = append(x.kept.active, w)
+			}
 		}
 	}
 	return x.kept
@@ -97,10 +102,10 @@ func (x *division) execution() *execution {
 
 // reserve allocates the memory for gathered operands and for the launches.
 func (r *execution) reserve() (err error) {
-	for i, w := range r.workers {
-		w.timeline = r.product.timeline(i)
+	for _, w := range r.active {
+		w.timeline = r.product.timeline(w.number)
 		if w.base, err = w.member.reserve(w.workspace.bytes); err != nil {
-			return fmt.Errorf("panels of operands for %v: %w", r.problem, r.device.failed(w.member, err))
+			return fmt.Errorf("panels of operands for %v: %w", &r.Problem, r.device.failed(w.member, err))
 		}
 	}
 	return nil
@@ -140,17 +145,16 @@ func (m *member) freeKept() error {
 }
 
 // free frees the memory and the events of all members.
-func (r *execution) free() error {
-	var errs []error
-	for _, w := range r.workers {
-		errs = append(errs, r.device.failed(w.member, w.release(w.base)))
+func (r *execution) free() (err error) {
+	for _, w := range r.active {
+		err = device.Join(err, r.device.failed(w.member, w.release(w.base)))
 		for _, e := range w.events {
-			errs = append(errs, r.device.failed(w.member, e.Free()))
+			err = device.Join(err, r.device.failed(w.member, e.Free()))
 		}
 		w.base, w.events = 0, w.events[:0]
 	}
-	r.product, r.problem, r.operands = nil, nil, [gemm.Operands]Matrix{}
-	return device.Join(errs...)
+	r.product, r.blocks = nil, [gemm.Operands]*block{}
+	return err
 }
 
 // execute enqueues the product, and frees the reserved memory after it. After a failure it first
@@ -168,10 +172,10 @@ func (r *execution) execute(ctx context.Context) error {
 }
 
 func (r *execution) enqueue(ctx context.Context) (err error) {
-	for i, w := range r.workers {
+	for _, w := range r.active {
 		clear(w.waits)
-		w.gathers, w.copied, w.last = r.remote[i], nil, [split.Slots]device.Event{}
-		if r.started[i] {
+		w.gathers, w.copied, w.last = r.remote[w.number], nil, [split.Slots]device.Event{}
+		if r.started[w.number] {
 			if w.started, err = w.record(w.backend.Device); err != nil {
 				return r.device.failed(w.member, err)
 			}
@@ -185,7 +189,7 @@ func (r *execution) enqueue(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, w := range r.workers {
+	for _, w := range r.active {
 		for _, i := range w.share.Sources {
 			other := r.workers[i]
 			if err := other.backend.Device.Wait(w.copied); err != nil {
@@ -196,18 +200,43 @@ func (r *execution) enqueue(ctx context.Context) (err error) {
 	return nil
 }
 
-// each calls f for all members, at the same time if that is planned.
+// each calls f for the active workers, at the same time if that is planned.
 func (r *execution) each(ctx context.Context, f func(*worker, context.Context) error) error {
+	r.stopped.Store(false)
 	if !r.Concurrent {
-		for _, w := range r.workers {
+		for _, w := range r.active {
 			if err := f(w, ctx); err != nil {
 				return r.device.failed(w.member, err)
 			}
 		}
 		return nil
 	}
-	return multi.Each(ctx, len(r.workers), func(i int) backend.Device { return r.workers[i].name },
-		func(ctx context.Context, i int) error { return exec.Sentinel(f(r.workers[i], ctx)) })
+	r.busy.Add(len(r.active))
+	for i, w := range slices.Backward(r.active) {
+		if i > 0 {
+			go w.do(ctx, f)
+		} else {
+			w.do(ctx, f)
+		}
+	}
+	r.busy.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, w := range r.active {
+		if w.err != nil {
+			return r.device.failed(w.member, w.err)
+		}
+	}
+	return nil
+}
+
+// do calls f for the worker, and sets its error.
+func (w *worker) do(ctx context.Context, f func(*worker, context.Context) error) {
+	defer w.busy.Done()
+	if w.err = f(w, ctx); w.err != nil {
+		w.stopped.Store(true)
+	}
 }
 
 // record records an event, which is freed with the execution.
@@ -226,7 +255,7 @@ func (w *worker) multiply(ctx context.Context) error {
 	}
 	gathered := 0
 	for i := range w.share.Panels {
-		if err := ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil || w.stopped.Load() {
 			return err
 		}
 		p, slot := &w.share.Panels[i], gathered%split.Slots
@@ -265,7 +294,7 @@ func (w *worker) gather(copies []split.Copy, offsets *[gemm.Operands]int, parts 
 	for _, c := range copies {
 		part := parts[c.Operand]
 		l := split.LayoutOf(w.elem(c.Operand), part)
-		b := w.operands[c.Operand].Memory.block
+		b := w.blocks[c.Operand]
 		at := w.base + device.Ptr(offsets[c.Operand]+split.Offset(l.Type, part, l.LD, c.At))
 		if err := w.copy(c, at, l.LD, b.address(c.From, c.Part), b.ld[c.From]); err != nil {
 			return err
@@ -323,7 +352,7 @@ func (w *worker) wait(member int, e device.Event) error {
 	return w.copying.Wait(e)
 }
 
-func (w *worker) elem(o gemm.Operand) dtype.Type { return w.problem.Layout(o).Type }
+func (w *worker) elem(o gemm.Operand) dtype.Type { return w.Layout(o).Type }
 
 // launch enqueues a panel, whose gathered operands are in a slot.
 func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
@@ -332,26 +361,27 @@ func (w *worker) launch(ctx context.Context, l *launch, slot int) error {
 		from := device.Ptr(at.Offset)
 		switch at.In {
 		case split.InPart:
-			m[o] = w.operands[o].Memory.at[w.number] + from
+			m[o] = w.blocks[o].at[w.number] + from
 		case split.InHeld:
 			m[o] = w.base + device.Ptr(w.workspace.held[o]) + from
 		case split.InSlot:
 			m[o] = w.base + device.Ptr(w.workspace.slots[slot][o]) + from
 		}
 	}
-	pl := l.plan.Scaled(w.problem.Alpha, w.problem.Beta).In(w.backend.Device, w.base+device.Ptr(w.workspace.scratch))
+	stream, scratch := device.Stream(w.backend.Device), w.base+device.Ptr(w.workspace.scratch)
 	if w.product.Verify {
-		return w.product.enqueue(ctx, pl, m)
+		return w.product.enqueue(ctx, l.plan, stream, scratch, &m)
 	}
-	// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
-	ctx = context.WithoutCancel(ctx)
-	return w.timeline.Do(w.backend.Device, timeline.Compute, 0, func() error { return pl.Enqueue(ctx, m) })
+	return w.timeline.Do(stream, timeline.Compute, 0, func() error {
+		// An emulated GPU runs the launch later, and must not drop it when ctx ends after this call.
+		return w.product.enqueue(context.Background(), l.plan, stream, scratch, &m)
+	})
 }
 
 // collect enqueues the copies of results that other members have computed, or that this member has
 // computed outside its part of C.
 func (w *worker) collect(context.Context) error {
-	b := w.operands[gemm.C].Memory.block
+	b := w.blocks[gemm.C]
 	for _, from := range w.workers {
 		for i := range from.share.Panels {
 			waited := from == w

@@ -214,25 +214,6 @@ func filled(l gemm.Layout, x float64) []byte {
 	return b
 }
 
-// BenchmarkDividedIssue measures the host's time to enqueue a product on GPUs that execute nothing.
-func BenchmarkDividedIssue(b *testing.B) {
-	for _, side := range []int{512, 4096, 16384} {
-		for _, n := range []int{1, 2, 8} {
-			b.Run(fmt.Sprintf("%d on %d", side, n), func(b *testing.B) {
-				d := openIdle(b, n, func(d device.Device) device.Device { return d })
-				d.dividesAll = true
-				p := plain(b, d, dtype.BF16, side, side, side, split.Rows)
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := Gemm(b.Context(), p); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkGPUDividedIssue measures the host's time to enqueue a product on all GPUs of this
 // machine, and counts the calls of the driver: of matrices on each GPU, and of divided ones, with
 // one goroutine and with one per GPU. callSeconds and constants of package split predict the times.

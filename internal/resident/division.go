@@ -63,24 +63,26 @@ func (x *division) String() string {
 // divisionKey identifies a division. The ends of the members' parts follow from the shape of a
 // matrix and its unit.
 type divisionKey struct {
-	planKey
+	plan   *exec.Plan // of the whole product on the first GPU
 	places [gemm.Operands]placeKey
 }
 
+// placeKey has integers without gaps in between, which are faster to hash.
 type placeKey struct {
-	by         split.By
+	by         int // a split.By
 	rows, cols int // of the whole matrix
 	row, col   int
 	unit       int
 }
 
-// division returns the division of a planned product. Divisions are kept as plans are.
-func (d *Device) division(x planned, kernel string) (*division, error) {
-	key, operands := divisionKey{planKey: keyOf(&x.problem, &x.memory, kernel)}, x.operands()
-	for o, m := range operands {
-		if m.Memory != nil {
-			at := m.place()
-			key.places[o] = placeKey{at.Matrix.By, at.Matrix.Rows, at.Matrix.Cols, at.Row, at.Col, m.Memory.unit}
+// division returns the division of a product that pl computes on the first GPU. Divisions are kept,
+// as plans are.
+func (d *Device) division(pl *exec.Plan, p *Product, swapped bool) (*division, error) {
+	key := divisionKey{plan: pl}
+	for o := range gemm.Operands {
+		if on := &p.operand(o, swapped).On; on.Memory != nil {
+			at := on.place()
+			key.places[o] = placeKey{int(at.Matrix.By), at.Matrix.Rows, at.Matrix.Cols, at.Row, at.Col, on.Memory.unit}
 		}
 	}
 	d.mu.Lock()
@@ -89,7 +91,7 @@ func (d *Device) division(x planned, kernel string) (*division, error) {
 	if found != nil {
 		return found, nil
 	}
-	found, err := d.divide(x.plan, &key.problem, operands)
+	found, err := d.divide(pl, p, swapped)
 	if err != nil {
 		return nil, err
 	}
@@ -103,20 +105,21 @@ func (d *Device) division(x planned, kernel string) (*division, error) {
 }
 
 // divide plans the division of a product that pl computes on the first GPU.
-func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]Matrix) (*division, error) {
+func (d *Device) divide(pl *exec.Plan, product *Product, swapped bool) (*division, error) {
+	p := pl.Problem()
 	v := &division{device: d, Product: d.product(pl, p)}
 	v.Pick = d.pick
-	for i, m := range operands {
-		if m.Memory != nil {
+	for o := range gemm.Operands {
+		if on := &product.operand(o, swapped).On; on.Memory != nil {
 			count, stride := 1, 0
-			if i <= int(gemm.C) {
-				count, stride = p.Products(), p.Batch.Stride[i]
+			if o <= gemm.C {
+				count, stride = p.Products(), p.Batch.Stride[o]
 			}
 			var err error
-			if v.Places[i], err = m.placeOf(count, stride); err != nil {
+			if v.Places[o], err = on.placeOf(count, stride); err != nil {
 				return nil, err
 			}
-		} else if o := gemm.Operand(i); p.Uses(o) { // in host memory: it is copied to each member
+		} else if p.Uses(o) { // in host memory: it is copied to each member
 			l := p.Layout(o)
 			whole := split.New(split.OnEach, l.Rows, l.Cols, d.weights, 1)
 			v.Places[o].Matrix = &whole

@@ -137,15 +137,25 @@ func (b *block) freeParts() error {
 	return device.Join(errs...)
 }
 
-// holdAll holds all blocks or, if it fails, none.
-func holdAll(blocks ...*block) error {
+// holdAll holds all blocks that are not nil or, if it fails, none.
+func holdAll(blocks []*block) error {
 	for i, b := range blocks {
+		if b == nil {
+			continue
+		}
 		if err := b.hold(); err != nil {
-			for _, held := range blocks[:i] {
-				held.release()
-			}
+			releaseAll(blocks[:i])
 			return err
 		}
 	}
 	return nil
+}
+
+// releaseAll releases all blocks that are not nil.
+func releaseAll(blocks []*block) {
+	for _, b := range blocks {
+		if b != nil {
+			b.release()
+		}
+	}
 }

@@ -125,7 +125,7 @@ func (d *Device) predictTimes(x squaresKey, m, k int) (t times, err error) {
 			return t, err
 		}
 	}
-	pl, err := d.plan(&p, kernel.Memory{}, "")
+	pl, err := d.plan(&p, &kernel.Memory{}, "")
 	if err != nil {
 		return t, err
 	}

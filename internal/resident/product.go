@@ -75,10 +75,10 @@ func Gemm(ctx context.Context, p *Product) error {
 			return err
 		}
 		if x.division != nil {
-			return x.division.run(ctx, p, x.problem, x.operands())
+			return x.division.run(ctx, p, &x.blocks)
 		}
 		return p.timeline(0).Do(p.device().first().Device, timeline.Compute, 0, func() error {
-			return p.enqueue(ctx, x.plan, x.memory)
+			return p.enqueue(ctx, x.plan, nil, 0, &x.memory)
 		})
 	})
 }
@@ -122,19 +122,21 @@ func (p *Product) timeline(member int) *timeline.Timeline {
 	return p.timelines[member]
 }
 
-// enqueue enqueues a plan, or runs and verifies it.
-func (p *Product) enqueue(ctx context.Context, pl *exec.Plan, m kernel.Memory) error {
+// enqueue enqueues a plan with the factors of the product, or runs and verifies it. See
+// [exec.Plan.EnqueueScaled].
+func (p *Product) enqueue(ctx context.Context, pl *exec.Plan, s device.Stream, scratch device.Ptr,
+	m *kernel.Memory) error {
 	if p.Verify {
-		return verifygpu.RunVerified(ctx, pl, m, p.Within)
+		return verifygpu.RunVerified(ctx, pl.Scaled(p.Alpha, p.Beta).In(s, scratch), *m, p.Within)
 	}
-	return pl.Enqueue(ctx, m)
+	return pl.EnqueueScaled(ctx, p.Alpha, p.Beta, s, scratch, m)
 }
 
 // c returns the matrix C.
 func (p *Product) c() Matrix { return p.Operands[gemm.C].On }
 
 // device returns the device of C.
-func (p *Product) device() *Device { return p.c().Memory.device }
+func (p *Product) device() *Device { return p.Operands[gemm.C].On.Memory.device }
 
 // uploadAndRun computes the product with a copy of operand o, which is in host memory.
 func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
@@ -159,7 +161,7 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 // on a single one.
 func PlanOf(p *Product) (pl *exec.Plan, division string, err error) {
 	err = p.with(func(x planned) error {
-		pl = x.plan
+		pl = x.plan.Scaled(p.Alpha, p.Beta)
 		if x.division != nil {
 			division = x.division.String()
 		}
@@ -168,28 +170,20 @@ func PlanOf(p *Product) (pl *exec.Plan, division string, err error) {
 	return pl, division, err
 }
 
-// planned is a planned product with the addresses of its operands on a single GPU.
+// planned is a planned product.
 type planned struct {
-	plan     *exec.Plan
-	memory   kernel.Memory
-	division *division // nil on a single GPU
-	problem  gemm.Problem
-	product  *Product
-	swapped  bool // whether problem is that of the transposes
+	plan     *exec.Plan            // on the first GPU, with unit factors
+	memory   kernel.Memory         // addresses of the operands on a single GPU, or offsets in their blocks
+	blocks   [gemm.Operands]*block // of the operands that are on the device
+	division *division             // nil on a single GPU
 }
 
-// operands returns the operands of the problem.
-func (x *planned) operands() (all [gemm.Operands]Matrix) {
-	for i, operand := range x.product.Operands {
-		o := gemm.Operand(i)
-		if x.swapped {
-			o = o.Transposed()
-		}
-		if operand.On.Memory != nil {
-			all[o] = operand.On
-		}
+// operand returns operand o of the problem, which is that of the transposes if swapped is set.
+func (p *Product) operand(o gemm.Operand, swapped bool) *Operand {
+	if swapped {
+		o = o.Transposed()
 	}
-	return all
+	return &p.Operands[o]
 }
 
 // problem returns the product as a problem. swapped reports whether the problem is that of the
@@ -237,35 +231,24 @@ func (p *Product) with(f func(planned) error) error {
 		return err
 	}
 	defer d.leave()
-	var all [gemm.Operands]*block
-	blocks := all[:0]
-	for _, x := range p.Operands {
-		if x.On.Memory != nil {
-			blocks = append(blocks, x.On.Memory.block)
+	var x planned
+	for o := range gemm.Operands {
+		if on := &p.operand(o, swapped).On; on.Memory != nil {
+			x.blocks[o], x.memory[o] = on.Memory.block, on.at()
 		}
 	}
-	if err := holdAll(blocks...); err != nil {
+	if err := holdAll(x.blocks[:]); err != nil {
 		return err
 	}
-	defer func() {
-		for _, b := range blocks {
-			b.release()
-		}
-	}()
+	defer releaseAll(x.blocks[:])
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	x := planned{problem: problem, product: p, swapped: swapped}
-	for o, operand := range x.operands() {
-		if operand.Memory != nil {
-			x.memory[o] = operand.at()
-		}
-	}
-	if x.plan, err = d.plan(&problem, x.memory, p.Kernel); err != nil {
+	if x.plan, err = d.plan(&problem, &x.memory, p.Kernel); err != nil {
 		return err
 	}
 	if d.Divided() {
-		if x.division, err = d.division(x, p.Kernel); err != nil {
+		if x.division, err = d.division(x.plan, p, swapped); err != nil {
 			return err
 		}
 	}
@@ -297,15 +280,15 @@ func (p *Product) checkDevices() error {
 	if err := p.c().there("C"); err != nil {
 		return err
 	}
-	for i, x := range p.Operands {
-		o := gemm.Operand(i)
+	for o := range gemm.Operands {
+		x := &p.Operands[o]
 		if x.On.Memory == nil && o > gemm.C && (!p.Epilogue.Reads(o) || x.inHostMemory()) {
 			continue
 		}
-		if err := x.On.there(o.Phrase()); err != nil {
-			return err
+		if x.On.Memory == nil {
+			return x.On.there(o.Phrase())
 		}
-		switch have, want := x.On.Memory.device, p.c().Memory.device; {
+		switch have, want := x.On.Memory.device, p.device(); {
 		case have == want:
 		case have.name == want.name:
 			return fmt.Errorf("%w: %s and C are on device %v opened twice: open it once for both", gemm.ErrUnsupported,
@@ -321,11 +304,12 @@ func (p *Product) checkDevices() error {
 // checkOverlap returns ErrOverlap if C shares memory with an operand that is read. For a batch, the
 // gaps between the matrices count as memory of the operand.
 func (p *Product) checkOverlap() error {
-	c := p.span(gemm.C)
-	for i := range p.Operands {
-		o := gemm.Operand(i)
-		x := p.span(o)
-		if o != gemm.C && x.Memory == c.Memory && gemm.OverlapAt(c.Layout, uintptr(c.Offset), x.Layout, uintptr(x.Offset)) {
+	for o := range gemm.Operands {
+		if o == gemm.C || p.Operands[o].On.Memory != p.Operands[gemm.C].On.Memory {
+			continue
+		}
+		c, x := p.span(gemm.C), p.span(o)
+		if gemm.OverlapAt(c.Layout, uintptr(c.Offset), x.Layout, uintptr(x.Offset)) {
 			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, o.Phrase())
 		}
 	}
@@ -355,37 +339,30 @@ type planKey struct {
 // mostPlans is the maximum number of plans that a device keeps.
 const mostPlans = 1024
 
-// keyOf returns the key of the plan of a product.
-func keyOf(p *gemm.Problem, m *kernel.Memory, name string) planKey {
-	return planKey{p.UnitFactors(), name, alignment(m), tuned.Changes()}
-}
-
-// plan returns the plan of a product on the first GPU. Planning takes longer than launching, so
-// plans are kept.
-func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan, error) {
-	key := keyOf(p, &m, name)
+// plan returns the plan of a product on the first GPU, with unit factors. Planning takes longer
+// than launching, so plans are kept.
+func (d *Device) plan(p *gemm.Problem, m *kernel.Memory, name string) (*exec.Plan, error) {
+	key := planKey{p.UnitFactors(), name, alignment(m), tuned.Changes()}
 	d.mu.Lock()
 	pl := d.plans[key]
 	d.mu.Unlock()
-	if pl == nil {
-		opt := gpu.Options(name)
-		opt.KeepLayout, opt.Align = true, key.align
-		kept := key.problem
-		var err error
-		if pl, err = gpu.PlanResident(d.first(), &kept, opt); err != nil {
-			return nil, err
-		}
-		d.mu.Lock()
-		if len(d.plans) >= mostPlans {
-			clear(d.plans)
-		}
-		d.plans[key] = pl
-		d.mu.Unlock()
-	}
-	if p.Alpha == key.problem.Alpha && p.Beta == key.problem.Beta {
+	if pl != nil {
 		return pl, nil
 	}
-	return pl.Scaled(p.Alpha, p.Beta), nil
+	opt := gpu.Options(name)
+	opt.KeepLayout, opt.Align = true, key.align
+	kept := key.problem
+	pl, err := gpu.PlanResident(d.first(), &kept, opt)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.plans) >= mostPlans {
+		clear(d.plans)
+	}
+	d.plans[key] = pl
+	return pl, nil
 }
 
 // maxAlign is the alignment of all memory of a device.

@@ -15,10 +15,14 @@ import (
 // faulty injects failures and reports leaks.
 type Null struct {
 	Device device.Info
+	// Pools has Alloc return the memory that was freed last, if its size is n, as a memory pool does.
+	Pools bool
 
-	mu   sync.Mutex
-	next device.Ptr
-	live map[device.Ptr]int // bytes of live allocations by address
+	mu         sync.Mutex
+	next       device.Ptr
+	live       map[device.Ptr]int // bytes of live allocations by address
+	freed      device.Ptr         // by the last Free, of freedBytes
+	freedBytes int
 }
 
 // NewNull returns a Null of compute capability 9.0 with 4 SMs.
@@ -35,7 +39,11 @@ func (d *Null) Alloc(n int) (device.Ptr, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.next
-	d.next += device.Ptr(n+511) &^ 255
+	if d.Pools && d.freed != 0 && d.freedBytes == n {
+		p, d.freed = d.freed, 0
+	} else {
+		d.next += device.Ptr(n+511) &^ 255
+	}
 	d.live[p] = n
 	return p, nil
 }
@@ -43,10 +51,15 @@ func (d *Null) Alloc(n int) (device.Ptr, error) {
 func (d *Null) Free(p device.Ptr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.live[p]; !known && p != 0 {
+	n, known := d.live[p]
+	if p == 0 {
+		return nil
+	}
+	if !known {
 		return fmt.Errorf("free of %#x: want an allocated address", uint64(p))
 	}
 	delete(d.live, p)
+	d.freed, d.freedBytes = p, n
 	return nil
 }
 

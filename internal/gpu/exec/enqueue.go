@@ -28,9 +28,9 @@ type launchKey struct {
 	scratch device.Ptr
 }
 
-// launchKey returns the key of the launches on matrices at m.
-func (pl *Plan) launchKey(m *kernel.Memory, scratch device.Ptr) launchKey {
-	alpha, beta, bits := pl.device.Alpha, pl.device.Beta, math.Float64bits
+// launchKey returns the key of the launches of pl.Scaled(alpha, beta) on matrices at m.
+func (pl *Plan) launchKey(alpha, beta complex128, m *kernel.Memory, scratch device.Ptr) launchKey {
+	bits := math.Float64bits
 	factors := [4]uint64{bits(real(alpha)), bits(imag(alpha)), bits(real(beta)), bits(imag(beta))}
 	return launchKey{pl.origin, factors, *m, scratch}
 }
@@ -39,31 +39,39 @@ func (pl *Plan) launchKey(m *kernel.Memory, scratch device.Ptr) launchKey {
 // does not wait for its completion. Errors of the device wrap those of package gemm where one
 // applies, see [Sentinel].
 func (pl *Plan) Enqueue(ctx context.Context, m kernel.Memory) error {
-	return Sentinel(pl.enqueue(ctx, &m))
+	return pl.EnqueueScaled(ctx, pl.device.Alpha, pl.device.Beta, pl.stream, pl.scratch, &m)
 }
 
-func (pl *Plan) enqueue(ctx context.Context, m *kernel.Memory) (err error) {
+// EnqueueScaled enqueues pl.Scaled(alpha, beta).In(s, scratch), or pl.Scaled(alpha, beta) if s is
+// nil. It does not copy the plan of a repeated product.
+func (pl *Plan) EnqueueScaled(ctx context.Context, alpha, beta complex128, s device.Stream, scratch device.Ptr,
+	m *kernel.Memory) error {
+	return Sentinel(pl.enqueue(ctx, alpha, beta, s, scratch, m))
+}
+
+func (pl *Plan) enqueue(ctx context.Context, alpha, beta complex128, s device.Stream, scratch device.Ptr,
+	m *kernel.Memory) (err error) {
 	d := pl.backend.Device
 	switch {
-	case pl.stream != nil:
-		return pl.launch(ctx, pl.stream, m, pl.scratch)
+	case s != nil:
+		return pl.launch(ctx, alpha, beta, s, scratch, m)
 	case pl.scratchBytes == 0:
-		return pl.launch(ctx, d, m, 0)
+		return pl.launch(ctx, alpha, beta, d, 0, m)
 	}
-	scratch, err := d.Alloc(pl.scratchBytes)
-	if err != nil {
+	if scratch, err = d.Alloc(pl.scratchBytes); err != nil {
 		return err
 	}
 	defer func() { err = device.Join(err, d.Free(scratch)) }()
-	return pl.launch(ctx, d, m, scratch)
+	return pl.launch(ctx, alpha, beta, d, scratch, m)
 }
 
 // launch enqueues the launches in a stream. Encoding them takes longer than enqueuing them, so they
 // are kept for the next product of the same matrices.
-func (pl *Plan) launch(ctx context.Context, s device.Stream, m *kernel.Memory, scratch device.Ptr) error {
-	all, err := pl.backend.launches.Get(pl.launchKey(m, scratch), func() (launches, error) {
+func (pl *Plan) launch(ctx context.Context, alpha, beta complex128, s device.Stream, scratch device.Ptr,
+	m *kernel.Memory) error {
+	all, err := pl.backend.launches.Get(pl.launchKey(alpha, beta, m, scratch), func() (launches, error) {
 		r := recorder{base: scratch}
-		pl.addTo(&r, *m)
+		pl.Scaled(alpha, beta).addTo(&r, *m)
 		return pl.backend.prepare(ctx, r.steps)
 	})
 	if err != nil {
