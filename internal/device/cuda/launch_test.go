@@ -306,6 +306,32 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// TestEncodeMovesStack encodes tensor maps at all depths of a small stack, so that some calls move
+// the stack before they reach the driver. The memory of the arguments must not move.
+func TestEncodeMovesStack(t *testing.T) {
+	g := opened(t, newFake(), 0)
+	tiled := ptx.TensorMap{Element: ptx.BF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160},
+		Box: []int{64, 128}, Swizzle: 128}
+	var encode func(depth int) byte
+	encode = func(depth int) byte {
+		if depth > 0 {
+			return encode(depth - 1)
+		}
+		m, err := g.EncodeTensorMap(&tiled)
+		if err != nil {
+			t.Error(err)
+		}
+		return m[0]
+	}
+	for depth := range 300 {
+		done := make(chan byte)
+		go func() { done <- encode(depth) }() // on a new stack
+		if got := <-done; got != 77 {
+			t.Fatalf("encoded dimension %d after %d calls, want 77", got, depth)
+		}
+	}
+}
+
 // TestTensorMapArguments checks that arguments are moved to the driver's offsets, which differ from
 // the PTX layout.
 func TestTensorMapArguments(t *testing.T) {

@@ -55,20 +55,19 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 	memory := make([]byte, ptx.TensorMapBytes+ptx.TensorMapAlign)
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
 	aligned := memory[start:][:ptx.TensorMapBytes]
+	interleave, swizzle := tensorInterleaves[t.Interleave], tensorSwizzles[t.Swizzle]
 	err := g.within(func() error {
-		encode := cuTensorMapEncodeTiled
-		args := []uintptr{uintptr(unsafe.Pointer(unsafe.SliceData(aligned))),
-			tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
-			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides))}
 		if t.Im2col() {
-			encode = cuTensorMapEncodeIm2col
-			args = append(args, uintptr(unsafe.Pointer(&lower)), uintptr(unsafe.Pointer(&upper)), uintptr(box[0]),
-				uintptr(box[1]))
-		} else {
-			args = append(args, uintptr(unsafe.Pointer(&box)))
+			return g.call(cuTensorMapEncodeIm2col, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))),
+				tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
+				uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)),
+				uintptr(unsafe.Pointer(&lower)), uintptr(unsafe.Pointer(&upper)), uintptr(box[0]), uintptr(box[1]),
+				uintptr(unsafe.Pointer(&steps)), interleave, swizzle, promoteL2To128, nansOutside)
 		}
-		return g.call(encode, append(args, uintptr(unsafe.Pointer(&steps)),
-			tensorInterleaves[t.Interleave], tensorSwizzles[t.Swizzle], promoteL2To128, nansOutside)...)
+		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))),
+			tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
+			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)), uintptr(unsafe.Pointer(&box)),
+			uintptr(unsafe.Pointer(&steps)), interleave, swizzle, promoteL2To128, nansOutside)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), withKind(device.ErrLaunch, err)
 }
