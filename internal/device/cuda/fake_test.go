@@ -34,6 +34,7 @@ type fake struct {
 	failAt   int // number of the call that fails, counted from 1
 	failWith code
 	stuck    bool // no work ever completes
+	ignores  bool // all calls succeed, and do nothing
 	// compiling, if set, receives a value from each load when compilation starts. The load ends
 	// when a second value is received.
 	compiling chan struct{}
@@ -110,6 +111,9 @@ var completing = []*symbol{cuStreamSynchronize, cuStreamDestroy, cuEventDestroy,
 func (f *fake) invoke(s *symbol, a []uintptr) uintptr {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ignores {
+		return 0
+	}
 	switch s {
 	case cuGetErrorName:
 		*at[uintptr](a[1]) = f.cString(fmt.Sprintf("CUDA_ERROR_%d", a[0]))

@@ -231,7 +231,7 @@ func TestEveryCallFails(t *testing.T) {
 }
 
 // opened returns a GPU of a fake. When the test ends, it closes the GPU and checks for leaks.
-func opened(t *testing.T, f *fake, index int) *GPU {
+func opened(t testing.TB, f *fake, index int) *GPU {
 	t.Helper()
 	d, err := newDriver(f)
 	if err != nil {

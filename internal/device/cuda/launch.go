@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"tilework/internal/device"
@@ -92,12 +93,6 @@ type extra struct {
 	end         uintptr
 }
 
-func newExtra(params []byte) *extra {
-	const pointerName, sizeName, end = 1, 2, 0 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, CU_LAUNCH_PARAM_END
-	size := uintptr(len(params))
-	return &extra{pointerName, unsafe.Pointer(unsafe.SliceData(params)), sizeName, &size, end}
-}
-
 // launchConfig is CUlaunchConfig of cuda.h.
 type launchConfig struct {
 	grid, block [3]uint32
@@ -121,11 +116,36 @@ const (
 	launchPDL         = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 )
 
+// launchMemory is the memory that the driver reads during a launch. It is on the heap, because a
+// stack can move, and reused.
+type launchMemory struct {
+	config     launchConfig
+	attributes [3]launchAttribute
+	extra      extra
+	size       uintptr // of the arguments
+	moved      []byte  // arguments in the driver's layout
+}
+
+var launchMemories = sync.Pool{New: func() any { return new(launchMemory) }}
+
+// setArguments sets the arguments of k, which are in the PTX layout.
+func (m *launchMemory) setArguments(k *kernel, params []byte) {
+	const pointerName, sizeName, end = 1, 2, 0 // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, CU_LAUNCH_PARAM_END
+	if k.moves != nil {
+		m.moved = k.driverParams(m.moved, params)
+		params = m.moved
+	}
+	m.size = uintptr(len(params))
+	m.extra = extra{pointerName, unsafe.Pointer(unsafe.SliceData(params)), sizeName, &m.size, end}
+}
+
 // launch enqueues the kernel. It uses cuLaunchKernelEx only if the launch has attributes, because
 // older drivers lack it.
 func (k *kernel) launch(stream uintptr, l device.Launch) error {
-	g, args := k.module.gpu, newExtra(k.driverParams(l.Params))
-	var attributes []launchAttribute
+	g, m := k.module.gpu, launchMemories.Get().(*launchMemory)
+	defer launchMemories.Put(m)
+	m.setArguments(k, l.Params)
+	attributes := m.attributes[:0]
 	if l.Cooperative {
 		attributes = append(attributes, launchAttribute{id: launchCooperative, value: [16]uint32{1}})
 	}
@@ -140,13 +160,13 @@ func (k *kernel) launch(stream uintptr, l device.Launch) error {
 		return g.call(cuLaunchKernel, k.handle,
 			uintptr(l.Grid.X), uintptr(l.Grid.Y), uintptr(l.Grid.Z),
 			uintptr(l.Block.X), uintptr(l.Block.Y), uintptr(l.Block.Z),
-			uintptr(l.Shared), stream, 0, uintptr(unsafe.Pointer(args)))
+			uintptr(l.Shared), stream, 0, uintptr(unsafe.Pointer(&m.extra)))
 	}
-	config := &launchConfig{
+	m.config = launchConfig{
 		grid:   [3]uint32{uint32(l.Grid.X), uint32(l.Grid.Y), uint32(l.Grid.Z)},
 		block:  [3]uint32{uint32(l.Block.X), uint32(l.Block.Y), uint32(l.Block.Z)},
 		shared: uint32(l.Shared), stream: stream,
 		attributes: unsafe.SliceData(attributes), count: uint32(len(attributes)),
 	}
-	return g.call(cuLaunchKernelEx, uintptr(unsafe.Pointer(config)), k.handle, 0, uintptr(unsafe.Pointer(args)))
+	return g.call(cuLaunchKernelEx, uintptr(unsafe.Pointer(&m.config)), k.handle, 0, uintptr(unsafe.Pointer(&m.extra)))
 }

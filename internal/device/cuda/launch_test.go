@@ -350,7 +350,7 @@ func TestTensorMapArguments(t *testing.T) {
 	params.U64(1)
 	params.TensorMap([ptx.TensorMapBytes]byte{2, ptx.TensorMapBytes - 1: 3})
 	params.U32(4)
-	moved := fn.(*kernel).driverParams(params.Bytes())
+	moved := fn.(*kernel).driverParams(nil, params.Bytes())
 	if len(params.Bytes()) != 196 || len(moved) != 180 || moved[0] != 1 || moved[48] != 2 || moved[175] != 3 ||
 		moved[176] != 4 {
 		t.Errorf("driverParams of %d bytes = % x", len(params.Bytes()), moved)

@@ -32,13 +32,13 @@ func (k *kernel) findParamLayout(f *ptx.Func) error {
 	return nil
 }
 
-// driverParams converts arguments from the PTX layout to the driver's layout.
-func (k *kernel) driverParams(params []byte) []byte {
-	if k.moves == nil {
-		return params
-	}
+// driverParams converts arguments from the PTX layout to the driver's layout, in the memory of
+// buffer if it is large enough.
+func (k *kernel) driverParams(buffer, params []byte) []byte {
 	last := k.moves[len(k.moves)-1]
-	moved := make([]byte, last.to+last.size)
+	n := last.to + last.size
+	moved := slices.Grow(buffer[:0], n)[:n]
+	clear(moved) // the gaps between arguments
 	for _, m := range k.moves {
 		copy(moved[m.to:][:m.size], params[m.from:])
 	}
