@@ -52,6 +52,15 @@ func (t *PipelineState) WaitEmpty(bytes build.Value) {
 	t.full.ArriveExpectTx(t.stage, bytes)
 }
 
+// WaitAllEmpty waits until all stages are released. A block of a cluster must not exit before: the
+// releases of other blocks would reach shared memory that it no longer has.
+func (t *PipelineState) WaitAllEmpty() {
+	t.k.For(0, t.stages, func(build.Reg) {
+		t.empty.Wait(t.stage, t.k.Xor(t.phase, 1))
+		t.Next()
+	})
+}
+
 // WaitFull waits until the stage's tiles have arrived.
 func (t *PipelineState) WaitFull() { t.full.Wait(t.stage, t.phase) }
 

@@ -45,7 +45,7 @@ func (ep *epilogue) reduceCluster(row, col build.Reg, acc [][]build.Reg) {
 func (x *clusterReduction) writePartials(acc [][]build.Reg) {
 	k := x.Kernel
 	k.Comment("once all have read what was there")
-	x.partialsRead.WaitAcquire(x.warpgroup, k.Xor(x.reducePhase, 1))
+	x.waitPartialsRead()
 	for m := range acc {
 		for n := range x.across {
 			x.write32Bit(x.buffer(m*x.across+n), acc[m][n*x.width/2:][:x.width/2])
@@ -54,6 +54,12 @@ func (x *clusterReduction) writePartials(acc [][]build.Reg) {
 	x.arriveAtPeers(x.partialsWritten.ArrivePeerRelease)
 	x.partialsWritten.WaitAcquire(x.warpgroup, x.reducePhase)
 	k.Set(x.reducePhase, k.Xor(x.reducePhase, 1))
+}
+
+// waitPartialsRead waits until all blocks have read the partial sums that this block wrote last. A
+// block must not exit before.
+func (ep *epilogue) waitPartialsRead() {
+	ep.partialsRead.WaitAcquire(ep.warpgroup, ep.Xor(ep.reducePhase, 1))
 }
 
 // arriveAtPeers arrives once for the warpgroup at a mbarrier of each block.

@@ -111,11 +111,6 @@ func write(k *build.Kernel, c kernel.Config) {
 		k.WarpgroupRegAlloc(consumer)
 		w.consume()
 	})
-	if w.usesCluster() {
-		k.Comment("nobody leaves while others may still use its shared memory")
-		k.ClusterArriveRelaxed()
-		k.ClusterWait()
-	}
 }
 
 // setLaunchBounds declares the sizes of a block and of a cluster.
@@ -167,6 +162,9 @@ func (w *writer) produce() {
 			}
 		})
 	})
+	if w.Config.Tile.BlocksM() > 1 {
+		p.state.WaitAllEmpty()
+	}
 }
 
 // consume emits the consumers. For every tile, a warpgroup multiplies its rows in the main loop and
@@ -181,4 +179,7 @@ func (w *writer) consume() {
 		c.store(row, col, sums)
 	})
 	c.epilogue.drain()
+	if w.Config.Tile.BlocksK() > 1 {
+		c.epilogue.waitPartialsRead()
+	}
 }
