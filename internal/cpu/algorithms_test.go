@@ -150,11 +150,12 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 	return chosen
 }
 
-// TestSmallK compares products with few steps of K, which may pack B or use non-temporal stores for
-// C, with the naive loop, on one thread and on several.
-func TestSmallK(t *testing.T) {
+// TestNonTemporal compares products that may write C with non-temporal stores with the naive loop,
+// on one thread and on several.
+func TestNonTemporal(t *testing.T) {
 	rng := testrand.New(t)
 	direct, packed := method{algorithm: algoDirect}, method{algorithm: algoDirect, packsB: true}
+	blocks, packedA := method{algorithm: algoBlocked}, method{algorithm: algoBlocked, packsA: true}
 	for _, k := range Kernels() {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
@@ -166,7 +167,9 @@ func TestSmallK(t *testing.T) {
 		}{{101, 1024, 8, direct, false}, {101, 1024, 64, packed, false}, {1030, 1024, 9, packed, true},
 			{1030, 1032, 3, direct, true}, {1030, 1031, 5, direct, false},
 			{3100, 1031, 4, method{algorithm: algoRows}, true}, {3100, 1031, 5, method{algorithm: algoRows}, false},
-			{3100, 1031, 3, method{algorithm: algoRows, packsB: true}, true}} {
+			{3100, 1031, 3, method{algorithm: algoRows, packsB: true}, true},
+			{1030, 1024, 70, blocks, true}, {1030, 1024, 7, packedA, true}, {1030, 1040, nonTemporalK, blocks, true},
+			{1030, 1024, nonTemporalK + 1, blocks, false}, {1030, 1031, 40, blocks, false}, {1000, 1024, 40, blocks, false}} {
 			fill := func(l gemm.Layout) []byte {
 				b := allocAligned(l.Bytes())
 				for i := range l.Len() {
@@ -199,8 +202,14 @@ func TestSmallK(t *testing.T) {
 			}
 			for _, pl.Threads = range []int{1, 3} {
 				pl.method = s.method
-				if d := directOf(&pl, k.f64, b); d.nonTemporal != s.streams {
-					t.Errorf("%s: %v: %v: non-temporal %v, want %v", k.Name, &p, s.method, d.nonTemporal, s.streams)
+				streams := false
+				if s.method.algorithm == algoBlocked {
+					streams = newBlocked(&pl, k.f64, &b).nonTemporal
+				} else {
+					streams = directOf(&pl, k.f64, b).nonTemporal
+				}
+				if streams != s.streams {
+					t.Errorf("%s: %v: %v: non-temporal %v, want %v", k.Name, &p, s.method, streams, s.streams)
 				}
 				clear(b[gemm.C])
 				if err := pl.Run(t.Context(), &b); err != nil {

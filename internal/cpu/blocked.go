@@ -40,8 +40,9 @@ type blocked[T scalar] struct {
 	epilogue epilogue[T]
 	onTile   func(i, j, rows, cols int) // called with each final tile of C, unless nil
 
-	ms, ns, kc int // the micro-kernel's block sizes, made equal for this product
-	packsA     bool
+	ms, ns, kc  int // the micro-kernel's block sizes, made equal for this product
+	packsA      bool
+	nonTemporal bool // whether whole tiles are written with non-temporal stores
 	// copies is set if B is not packed in advance: the first tile that reads a panel copies it for the
 	// tiles below. With several workers each then computes all rows of its columns. keeps is set if
 	// the copied panels of a block serve several tasks. Otherwise each worker has room for one panel.
@@ -90,6 +91,8 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	} else {
 		d.c, d.ldc = dtype.View[T](b[gemm.C]), p.C().LD
 	}
+	d.nonTemporal = mk.passesCache(p, algoBlocked) && !d.epilogue.needed && d.onTile == nil && !d.scratch &&
+		isLineAligned(d.c, d.ldc)
 	if packed != nil && len(packed.data) > 0 {
 		d.usePacked(p, packed)
 	}
@@ -383,7 +386,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	case d.Block > 0:
 		high = epilogueCols / d.MR * d.MR
 		first = high
-	case d.packsA:
+	case d.packsA || d.nonTemporal: // only whole tiles are written with non-temporal stores
 	case copies && rows >= d.MR:
 		high = equalParts(rows-d.MR, d.MR, 1) // equal heights, without a tile of a few rows at the end
 	default:
@@ -409,6 +412,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 			}
 			a, rsa, csa := d.rowsOfA(w, i+ir)
 			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
+			streams := d.nonTemporal && m == d.MR && cols == d.NR
 			switch {
 			case d.halfKernel != nil:
 				d.halfKernel(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
@@ -417,7 +421,13 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 					beta)
 			case copies:
 				next, apart := raw.take(k / asm.DirectAhead)
-				d.Direct[m-1](1, k, a, rsa, csa, b, d.NR, &c[at], next, apart, d.ldc, cols, d.alpha, beta)
+				kernel := d.Direct[m-1]
+				if streams {
+					kernel = d.Stream
+				}
+				kernel(1, k, a, rsa, csa, b, d.NR, &c[at], next, apart, d.ldc, cols, d.alpha, beta)
+			case streams:
+				d.Stream(1, k, a, rsa, csa, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			case !d.packsA || m < len(d.Direct): // skips the rows that are padding
 				d.Direct[m-1](1, k, a, rsa, csa, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			default:
@@ -430,6 +440,9 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 		if last && d.onTile != nil {
 			d.onTile(w.i0+i, w.j0+j+jr, rows, cols)
 		}
+	}
+	if d.nonTemporal {
+		asm.Fence()
 	}
 }
 

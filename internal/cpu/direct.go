@@ -68,10 +68,12 @@ const (
 	fetchedTileBytes = 1 << 10
 	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
 	// hold it, and the stores avoid reading C before it is overwritten. Rows of any alignment gain
-	// from them if C is larger and its rows are long.
+	// from them if C is larger and its rows are long. Blocked products gain with up to nonTemporalK
+	// steps of K.
 	nonTemporalBytes     = 8 << 20
 	nonTemporalRowsBytes = 24 << 20
 	nonTemporalRowBytes  = 2 << 10
+	nonTemporalK         = 256
 	// stripCols and stripDepth are the columns and rows of a strip of B. If C has up to stripThinRows
 	// rows, a strip is finished sooner and has stripDepthThin rows.
 	stripCols      = 2048
@@ -134,8 +136,8 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
 	case d.k <= smallK:
 		d.divideSmallK()
-		d.nonTemporal = d.passesCache(p, d.algorithm) && d.beta == 0 && !d.epilogue.needed && d.onTile == nil &&
-			(d.algorithm == algoRows || d.isLineAligned())
+		d.nonTemporal = d.passesCache(p, d.algorithm) && !d.epilogue.needed && d.onTile == nil &&
+			(d.algorithm == algoRows || isLineAligned(d.c, d.ldc))
 	case threads == 1:
 		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.NR)
 	default:
@@ -187,20 +189,25 @@ func (mk *microKernel[T]) usesColumns(p *gemm.Problem, w method) bool {
 	return w.algorithm != algoStream && (p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= columnBytes)
 }
 
-// passesCache reports whether a is faster with non-temporal stores of C, if the product allows
-// them.
+// passesCache reports whether a is faster with non-temporal stores of C, which must be complete
+// after one pass over K. Except for rows, [isLineAligned] must hold too.
 func (mk *microKernel[T]) passesCache(p *gemm.Problem, a algorithm) bool {
-	bytes := layoutBytes(p.Layouts[gemm.C])
-	if a == algoRows {
-		return bytes >= nonTemporalRowsBytes && dtype.Of[T]().Bytes(p.N) >= nonTemporalRowBytes && p.K <= len(mk.StreamRow)
+	bytes, depth := layoutBytes(p.Layouts[gemm.C]), p.K
+	switch {
+	case p.Beta != 0 || p.Epilogue != (gemm.Epilogue{}) || mk.Stream == nil:
+		return false
+	case a == algoRows:
+		return bytes >= nonTemporalRowsBytes && dtype.Of[T]().Bytes(p.N) >= nonTemporalRowBytes && depth <= len(mk.StreamRow)
+	case a == algoBlocked:
+		return bytes >= nonTemporalBytes && depth <= min(mk.kc, nonTemporalK)
 	}
-	return bytes >= nonTemporalBytes && p.K <= min(mk.kc, smallK)
+	return bytes >= nonTemporalBytes && depth <= min(mk.kc, smallK)
 }
 
-// isLineAligned reports whether every row of C starts on a cache line.
-func (d *direct[T]) isLineAligned() bool {
+// isLineAligned reports whether every row of c starts on a cache line.
+func isLineAligned[T scalar](c []T, ldc int) bool {
 	size := unsafe.Sizeof(*new(T))
-	return uintptr(unsafe.Pointer(unsafe.SliceData(d.c)))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
+	return uintptr(unsafe.Pointer(unsafe.SliceData(c)))%cacheLine == 0 && uintptr(ldc)*size%cacheLine == 0
 }
 
 // packs reports whether B is packed.
