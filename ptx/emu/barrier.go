@@ -238,6 +238,9 @@ func (b *block) threadsExited() {
 		b.done = b.done && w.live == 0
 	}
 	if b.done {
+		for _, exit := range b.exit {
+			exit()
+		}
 		b.cluster.checkLeftovers(b)
 		b.cluster.checkTensorLeftovers(b)
 	}

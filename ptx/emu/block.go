@@ -39,6 +39,7 @@ type hooks struct {
 	clusterSync []func(*ClusterSync)
 	undefined   []func(*Undefined)
 	fault       []func(*Fault) bool
+	exit        []func()
 	end         []func()
 }
 
@@ -107,6 +108,7 @@ func (b *block) observe() {
 		add(&b.clusterSync, h.ClusterSync, h.ClusterSync != nil)
 		add(&b.undefined, h.Undefined, h.Undefined != nil)
 		add(&b.fault, h.Fault, h.Fault != nil)
+		add(&b.exit, h.Exit, h.Exit != nil)
 		add(&b.end, h.End, h.End != nil)
 	}
 }

@@ -47,6 +47,8 @@ type Hooks struct {
 	// launch continues without the access of these lanes, and a load returns zeros. Otherwise the
 	// launch ends with the fault as its error.
 	Fault func(*Fault) bool
+	// Exit is called when all threads of the block have exited.
+	Exit func()
 	// End is called when the block has ended or failed.
 	End func()
 }

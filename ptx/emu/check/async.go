@@ -13,6 +13,7 @@ type asyncOrder struct {
 	mbarriers    map[agent]*phases
 	cluster      arrivalSet
 	clusterClock *clock            // clock of the last completion of the cluster's barrier
+	clusterFence *clock            // fenced before the relaxed arrivals at the cluster's barrier
 	commits      map[uint64]*clock // clocks of the threads at their tcgen05.commit, by its number
 }
 
@@ -32,6 +33,7 @@ type phases struct {
 	// Copies that complete on the current phase, and copies of completed phases that no
 	// thread has waited for yet.
 	phaseCopies, doneCopies []copyPart
+	remote                  remoteArrivals
 }
 
 // copyPart is the part of a copy that belongs to some lanes.
@@ -43,7 +45,7 @@ type copyPart struct {
 
 func (a *asyncOrder) reset() {
 	a.mbarriers, a.commits = map[agent]*phases{}, map[uint64]*clock{}
-	a.cluster, a.clusterClock = arrivalSet{}, nil
+	a.cluster, a.clusterClock, a.clusterFence = arrivalSet{}, nil, nil
 }
 
 // agentOf returns the number of an agent, after those of the threads. Agents beyond the range of
@@ -137,18 +139,21 @@ func (o *order) mbarrier(e *emu.Mbarrier, land func(copyPart, int)) {
 	}
 }
 
-// clusterSync records an arrival at the cluster's barrier, its completion, or the end of a wait.
+// clusterSync records an arrival at the cluster's barrier, its completion, or the end of a wait. A
+// relaxed arrival passes on only the accesses before a fence.
 func (o *order) clusterSync(e *emu.ClusterSync) {
 	m := &o.cluster
 	m.open(len(o.warps))
 	switch e.Kind {
 	case emu.ClusterArrive:
-		if !e.Relaxed {
-			m.arrived[e.Warp] |= e.Mask
-			o.recordTimes(m, e.Warp, e.Mask)
+		if e.Relaxed {
+			lanesOf(e.Mask, func(lane int) { o.clusterFence = join(o.clusterFence, o.fencedBy(e.Warp*32+lane, toAll)) })
+			break
 		}
+		m.arrived[e.Warp] |= e.Mask
+		o.recordTimes(m, e.Warp, e.Mask)
 	case emu.ClusterComplete:
-		o.clusterClock = o.arrivedClock(m)
+		o.clusterClock, o.clusterFence = join(o.arrivedClock(m), o.clusterFence), nil
 		clear(m.arrived)
 		o.step()
 	case emu.ClusterWait:

@@ -113,6 +113,7 @@ func (r *raceDetector) completeBulk(copy uint64, by int, readOnly bool) {
 
 func (r *raceDetector) mbarrier(e *emu.Mbarrier) {
 	r.resolveReads()
+	r.trackArrival(e)
 	r.order.mbarrier(e, func(c copyPart, agent int) {
 		if c.pipe > 0 {
 			r.completePipe(c, agent)

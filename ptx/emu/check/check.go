@@ -58,15 +58,16 @@ func ParseChecker(name string) (Checker, error) {
 	return Checker(i), err
 }
 
-// Rule is a rule of the PTX ISA that code can violate without effect on the GPUs of today.
+// Rule is a rule of the PTX ISA that code can violate without effect in most runs on current GPUs.
 type Rule string
 
 const (
 	// ProxyFence requires a fence.proxy.async between ordinary accesses to shared memory and
 	// those of the async proxy (section "async-proxy").
 	ProxyFence Rule = "proxy-fence"
-	// ExitedBlock forbids accesses to the shared memory of a block of the cluster that has exited
-	// (section "distributed shared memory" of the CUDA Programming Guide).
+	// ExitedBlock forbids accesses to the shared memory of a block of the cluster that has exited,
+	// and arrivals that may reach it after its exit (section "distributed shared memory" of the
+	// CUDA Programming Guide).
 	ExitedBlock Rule = "exited-block"
 )
 

@@ -18,6 +18,7 @@ func (w *worker) newHooks(rank int) *emu.Hooks {
 		r := w.race
 		h.Fence = func(e *emu.Fence) { event := *e; event.Warp += w.enter(rank); r.fence(&event) }
 		h.CopyDone = func(e *emu.CopyDone) { event := *e; event.Warp += w.enter(rank); r.copyDone(&event) }
+		h.Exit = func() { w.enter(rank); r.exit(rank) }
 		h.Mbarrier = func(e *emu.Mbarrier) { event := *e; event.Warp += w.enter(rank); r.mbarrier(&event) }
 	}
 	if enabled[Race] || enabled[Barrier] {

@@ -16,6 +16,7 @@ const (
 	mixedRace                    // between a plain and a strong access
 	toleratedRace                // see tolerated
 	tensorFenceRace              // between accesses to tensor memory, without tcgen05.fence
+	exitRace                     // between the exit of a block and an arrival of another one
 )
 
 var verb = map[bool]string{false: "reads", true: "writes"}
