@@ -272,6 +272,41 @@ func TestEdgeColumns(t *testing.T) {
 	}
 }
 
+// TestOwnPanels checks which products of several threads pack B in the tasks that read it, and
+// compares them with the naive loop.
+func TestOwnPanels(t *testing.T) {
+	rng := testrand.New(t)
+	for _, k := range Kernels() {
+		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
+			continue
+		}
+		for _, s := range []struct {
+			m, n, k, threads int
+			algorithm        algorithm
+			own              bool
+		}{
+			{49, 64, 288, 2, algoStream, true},
+			{49, 64, 288, 1, algoStream, false},
+			{49, 64, 32, 2, algoStream, false},  // a small B
+			{49, 12, 900, 2, algoStream, false}, // too few columns for the second thread
+			{5, 800 + rng.IntN(30), 300, 3, algoDirect, true},
+			{300, 64, 40, 3, algoDirect, false},
+		} {
+			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s.m, s.n, s.k}, 2)
+			checkAgainstNaive(t, k, &p, b, s.threads, nil)
+			pl, err := k.plan(&p, backend.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl.Threads, pl.method = s.threads, method{algorithm: s.algorithm, packsB: true}
+			if d := directOf(&pl, k.f64, b); d.ownPanels != s.own {
+				t.Errorf("%s: %v, %d threads, %v: tasks pack B is %v, want %v", k.Name, &p, s.threads, pl.method, d.ownPanels,
+					s.own)
+			}
+		}
+	}
+}
+
 // TestThreadCount checks the number of threads of products that are bound by arithmetic and by
 // memory.
 func TestThreadCount(t *testing.T) {

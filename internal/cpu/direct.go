@@ -32,6 +32,7 @@ type direct[T scalar] struct {
 	packCols    int        // columns to pack into a panel: NR, or N for whole rows of C
 	panelCols   int        // columns in a panel: packCols, or N if that is less
 	panelDepth  int        // K, or more for [operand.packShort]
+	ownPanels   bool       // whether a task packs the panels that it reads, and no other task reads them
 	algorithm   algorithm  // the variant
 	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
@@ -131,7 +132,7 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 	case d.algorithm == algoStrips:
 		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
 	case d.algorithm == algoStream:
-		d.mc = len(d.Direct)
+		d.divideStream()
 	case d.algorithm == algoCopy:
 		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
 	case d.k <= smallK:
@@ -143,6 +144,21 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 	default:
 		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
+	}
+	d.ownPanels = threads > 1 && d.packs() && d.mc >= d.m && d.algorithm != algoRows
+}
+
+// divideStream divides C by rows, so that each line of A is read once. Several threads that pack a
+// large B divide it by columns instead, if they get equally many: otherwise each would read what
+// the others have packed.
+func (d *direct[T]) divideStream() {
+	d.mc = len(d.Direct)
+	if d.threads == 1 || !d.packs() || d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n) {
+		return
+	}
+	nc := equalParts(d.n, ceilDiv(d.n, d.threads), d.NR)
+	if last := d.n - (d.threads-1)*nc; 4*last >= 3*nc {
+		d.mc, d.nc = d.m, nc
 	}
 }
 
@@ -213,11 +229,11 @@ func isLineAligned[T scalar](c []T, ldc int) bool {
 // packs reports whether B is packed.
 func (d *direct[T]) packs() bool { return d.packing.raw != nil }
 
-// The job of a direct product has one phase, whose tasks are tiles of C. If B is packed, a phase
-// whose tasks are the panels of B comes first.
+// The job of a direct product has one phase, whose tasks are tiles of C. If B is packed, and not by
+// these tasks, a phase whose tasks are the panels of B comes first.
 
 func (d *direct[T]) phases() int {
-	if d.packs() {
+	if d.packs() && !d.ownPanels {
 		return 2
 	}
 	return 1
@@ -311,6 +327,11 @@ func (d *direct[T]) pack(panel int) {
 func (d *direct[T]) computeTask(task, worker int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := task%down*d.mc, task/down*d.nc
+	if d.ownPanels {
+		for panel := j0 / d.packCols; panel < min(ceilDiv(j0+d.nc, d.packCols), d.panelCount()); panel++ {
+			d.pack(panel)
+		}
+	}
 	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), worker)
 }
 
