@@ -312,10 +312,12 @@ func TestOwnPanels(t *testing.T) {
 func TestThreadCount(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	for _, c := range []struct{ m, n, k, want int }{
-		{64, 64, 64, 1},
+		{60, 60, 60, 1},
+		{64, 64, 64, 2}, // half of the work for another thread
 		{128, 128, 128, 5},
 		{1000, 1000, 1000, 8},
-		{300, 1, 300, 1}, // 720 KB
+		{200, 1, 200, 1}, // 320 KB
+		{300, 1, 300, 2}, // 720 KB
 		{1000, 1, 1000, 8},
 		{1, 500, 600, 4}, // 2.4 MB
 		{500, 600, 1, 4},

@@ -149,8 +149,8 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 }
 
 // divideStream divides C by rows, so that each line of A is read once. Several threads that pack a
-// large B divide it by columns instead, if they get equally many: otherwise each would read what
-// the others have packed.
+// large B divide it by columns instead, if they get equally many: otherwise each would read panels
+// that the others have packed.
 func (d *direct[T]) divideStream() {
 	d.mc = len(d.Direct)
 	if d.threads == 1 || !d.packs() || d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n) {

@@ -34,8 +34,7 @@ type Plan struct {
 
 // The work that justifies another thread: operations on 32-bit elements, and bytes of A, B and C.
 // One core with AVX-512 takes 12 µs for the operations, and 25 µs to read as many bytes from L3.
-// Fewer bytes fit into its L2 cache, and two cores would take longer. Waking a worker costs its
-// caller 3.5 µs.
+// Half of it justifies the second thread. Waking a worker costs its caller 3.5 µs.
 const (
 	flopsPerThread = 2e6
 	bytesPerThread = 768 << 10
@@ -159,7 +158,11 @@ func mostThreads(p *gemm.Problem) int {
 		return ceilDiv(p.K, pieceDepth(p))
 	}
 	flops, bytes := workOf(p)
-	return int(min(1+max(flops/flopsPerThread, bytes/bytesPerThread), math.MaxInt32))
+	more := max(flops/flopsPerThread, bytes/bytesPerThread)
+	if more >= 0.5 {
+		more = max(more, 1)
+	}
+	return int(min(1+more, math.MaxInt32))
 }
 
 func isBrief(p *gemm.Problem) bool {
