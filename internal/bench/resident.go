@@ -110,8 +110,8 @@ func (s *residentSite) time(ctx context.Context, run product, n int) (time.Durat
 	return s.counting.Run(ctx, s.count)
 }
 
-// batch returns a shortest timing that hides the wait for all GPUs at its end, which takes up to
-// 0.1 ms, and enough products for it.
+// batch returns a shortest timing that hides the wait for all GPUs at its end, and enough products
+// for it.
 func (s *residentSite) batch() (time.Duration, int) { return 20 * time.Millisecond, 2048 }
 func (s *residentSite) sets() int                   { return 1 }
 
