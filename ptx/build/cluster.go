@@ -22,10 +22,6 @@ func (k *Kernel) ClusterRank() Reg {
 // still access its shared memory.
 func (k *Kernel) ClusterArrive() { k.Do("barrier.cluster.arrive.aligned") }
 
-// ClusterArriveRelaxed is like ClusterArrive, but does not make the thread's writes visible and
-// does not wait for them.
-func (k *Kernel) ClusterArriveRelaxed() { k.Do("barrier.cluster.arrive.relaxed.aligned") }
-
 // ClusterWait waits for the barrier of the cluster; see ClusterArrive.
 func (k *Kernel) ClusterWait() { k.Do("barrier.cluster.wait.aligned") }
 
