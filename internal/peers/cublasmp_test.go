@@ -168,19 +168,11 @@ func TestMpFaults(t *testing.T) {
 // TestMpUnregistered checks that products are right, and described, if no workspace can be
 // registered.
 func TestMpUnregistered(t *testing.T) {
-	f, l := newFakeMp(t, 2)
-	f.unregistrable = true
-	p, m := mpProduct(t, 2, dtype.F32, false, false, 0)
-	if err := l.init(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	x, err := l.Prepare(t.Context(), p, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, l, x := preparedMp(t, func(f *fakeMp) { f.unregistrable = true })
 	if got := x.String(); !strings.Contains(got, "gathers A before it multiplies: GPU ") {
 		t.Errorf("the product is %q", got)
 	}
+	p, m := mpProduct(t, 2, dtype.F32, false, false, 0)
 	if err := errors.Join(x.Close(), useMp(t.Context(), l, p, m), l.Close()); err != nil {
 		t.Error(err)
 	}
@@ -189,10 +181,11 @@ func TestMpUnregistered(t *testing.T) {
 	}
 }
 
-// preparedMp returns a prepared product on two GPUs.
-func preparedMp(t *testing.T) (*fakeMp, *CuBLASMp, *MpProduct) {
+// preparedMp returns a prepared product on two GPUs of a library that change has changed.
+func preparedMp(t *testing.T, change func(*fakeMp)) (*fakeMp, *CuBLASMp, *MpProduct) {
 	t.Helper()
 	f, l := newFakeMp(t, 2)
+	change(f)
 	p, m := mpProduct(t, 2, dtype.F32, false, false, 0)
 	if err := l.init(t.Context()); err != nil {
 		t.Fatal(err)
@@ -207,7 +200,7 @@ func preparedMp(t *testing.T) (*fakeMp, *CuBLASMp, *MpProduct) {
 // TestMpInterrupted ends the context while a rank waits for another one, which has failed. Both
 // errors are in one line. Later calls fail too.
 func TestMpInterrupted(t *testing.T) {
-	f, l, x := preparedMp(t)
+	f, l, x := preparedMp(t, func(*fakeMp) {})
 	f.failAt, l.patience = f.calls+1, time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -227,7 +220,7 @@ func TestMpInterrupted(t *testing.T) {
 // communicators end the call, and as ErrStuck if nothing does.
 func TestMpStuck(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
-		f, l, x := preparedMp(t)
+		f, l, x := preparedMp(t, func(*fakeMp) {})
 		release := make(chan struct{})
 		end := sync.OnceFunc(func() { close(release) })
 		l.run = func(proc uintptr, a ...uintptr) uintptr {
