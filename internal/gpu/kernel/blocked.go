@@ -252,8 +252,8 @@ func (w *blockedWriter) multiplySteps() {
 	if HasFewWarps(&w.Config) {
 		spread = s.K - 1
 	}
-	parts := w.newSerialSteps(slices.Concat(w.acc...), TotalsInShared(s, w.Config.Accum()))
-	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K)), func(build.Reg) {
+	steps := k.Named("steps", k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K))
+	w.forSteps(steps, slices.Concat(w.acc...), TotalsInShared(s, w.Config.Accum()), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := w.issue(w.free)
 		for p := range s.K {
@@ -270,9 +270,7 @@ func (w *blockedWriter) multiplySteps() {
 			w.loadFragments(p + 1)
 			w.multiply(w.rows[p%2], w.cols[p%2])
 		}
-		parts.next()
 	})
-	parts.end()
 }
 
 // issue returns functions that emit the thread's copies of the next tiles to the stage that begins

@@ -269,8 +269,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one set is multiplied while the other is loaded
 	emit(w.loads(sets[0], ring.Use(), 0))
 	steps := s.K / w.read.K
-	parts := g.newSerialSteps(slices.Concat(slices.Concat(w.acc...)...), false)
-	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K), func(build.Reg) {
+	g.forSteps(k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K), slices.Concat(slices.Concat(w.acc...)...), false, func(build.Reg) {
 		for n := range steps {
 			var copies []func()
 			if n == 0 {
@@ -299,9 +298,7 @@ func writeMMA(k *build.Kernel, c Config) {
 		if steps%2 == 1 { // the next iteration begins with set 0 again
 			w.move(sets[0], sets[1])
 		}
-		parts.next()
 	})
-	parts.end()
 	ring.End()
 	if StoresRows(c) {
 		k.Comment("write the warp's part of C by rows, through the memory of the tiles")

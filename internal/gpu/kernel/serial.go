@@ -53,62 +53,47 @@ func (x *SerialSums) AddAll() {
 	}
 }
 
-// add adds sum i of a part to its total and returns the total.
-func (x *SerialSums) add(i int) build.Reg {
+// add adds sum i of a part to its total.
+func (x *SerialSums) add(i int) {
 	if x.Totals != nil {
 		x.Set(x.Totals[i], x.Add(x.Totals[i], x.sums[i]))
+		return
+	}
+	x.shared.Store(i, x.thread, x.Add(x.shared.Load(i, x.thread), x.sums[i]))
+}
+
+// total returns total i.
+func (x *SerialSums) total(i int) build.Reg {
+	if x.Totals != nil {
 		return x.Totals[i]
 	}
-	total := x.Add(x.shared.Load(i, x.thread), x.sums[i])
-	x.shared.Store(i, x.thread, total) // after the last part too: it keeps ptxas from loading all totals at once
-	return total
+	return x.shared.Load(i, x.thread)
 }
 
-// serialSteps adds the sums of serial parts in a kernel that multiplies all steps in one loop. A
-// nil serialSteps, of a kernel without serial parts, emits nothing.
-type serialSteps struct {
-	*SerialSums
-	each, left build.Reg // steps of a part, and those left of the current one
-}
-
-// newSerialSteps declares the totals of sums, in shared memory if inShared is set.
-func (g *Writer) newSerialSteps(sums []build.Reg, inShared bool) *serialSteps {
+// forSteps emits a loop over the steps along K that a block multiplies, in which body adds to sums.
+// With serial parts it is a loop over the parts, so that the loop over the steps of a part contains
+// nothing else: with a branch to the end of a part in it, float32 4096³ takes 4 % longer, and
+// float64 11 %. The totals are in shared memory if inShared is set.
+func (g *Writer) forSteps(steps build.Reg, sums []build.Reg, inShared bool, body func(build.Reg)) {
+	k := g.Kernel
 	if g.Config.Tile.SerialK < 2 {
-		return nil
+		k.For(0, steps, body)
+		return
 	}
-	x := &serialSteps{}
+	newSums := g.NewSerialSums
 	if inShared {
-		x.SerialSums = g.newSharedSums(sums)
-	} else {
-		x.SerialSums = g.NewSerialSums(sums)
+		newSums = g.newSharedSums
 	}
-	x.each = g.Named("partSteps", g.PartSteps())
-	x.left = g.Var("left", x.each.Type(), x.each)
-	return x
-}
-
-// next follows a step along K.
-func (x *serialSteps) next() {
-	if x == nil {
-		return
-	}
-	x.Set(x.left, x.Sub(x.left, 1))
-	x.If(x.Eq(x.left, 0), func() {
-		x.Comment("the part is complete")
-		for i, sum := range x.sums {
-			x.add(i)
-			x.Set(sum, 0)
+	parts, each := newSums(sums), k.Named("partSteps", g.PartSteps())
+	k.For(0, k.CeilDiv(steps, each), func(part build.Reg) {
+		k.For(0, k.Named("stepsLeft", k.Min(k.Sub(steps, k.Mul(part, each)), each)), body)
+		k.Comment("the part is complete")
+		for i, sum := range sums {
+			parts.add(i)
+			k.Set(sum, 0)
 		}
-		x.Set(x.left, x.each)
 	})
-}
-
-// end follows the last step. It sets the sums to the totals.
-func (x *serialSteps) end() {
-	if x == nil {
-		return
-	}
-	for i, sum := range x.sums {
-		x.Set(sum, x.add(i))
+	for i, sum := range sums {
+		k.Set(sum, parts.total(i))
 	}
 }
