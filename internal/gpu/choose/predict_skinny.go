@@ -2,6 +2,7 @@ package choose
 
 import (
 	"tilework/dtype"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 )
@@ -67,7 +68,8 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	first := float64(min(busiest, b.held))*b.start(n) + n.latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
 	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
-	delivery := max(j.perSM(j.traffic, j.costs.machine.memory), float64(busiest)*cache)
+	traffic := j.traffic + b.rereadBytes(j, c.Tile)
+	delivery := max(j.perSM(traffic, j.costs.machine.memory), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
 	if busy > delivery {
@@ -76,6 +78,18 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 		x.load = total
 	}
 	return x
+}
+
+// rereadBytes returns the bytes of B that memory delivers again. Tiles with few rows start row by
+// row, so those below each other share the reads of B only if they run at the same time, or if the
+// L2 cache holds B. Tiles with few columns start in the other order.
+func (b *skinnyBlock) rereadBytes(j *job, s kernel.Tile) float64 {
+	if !kernel.HasSlimRows(s) || j.Batch.Kind != gemm.Single {
+		return 0
+	}
+	rowsAtOnce := max(b.held*j.sms/kernel.CeilDiv(j.N, s.N), 1)
+	again := float64(kernel.CeilDiv(kernel.CeilDiv(j.M, s.M), rowsAtOnce) - 1)
+	return again * max(float64(j.B().Bytes())-j.costs.machine.cache, 0)
 }
 
 // fresh returns the part of the bytes which blocks read that comes from memory.
