@@ -10,7 +10,7 @@ import (
 var h200 = coefficients{
 	machine: machine{
 		memory: 15.8, cache: 39.7e6, l2: 57.9, sum: splitSum{launch: 3000, round: 437, bytes: 8.62},
-		serial: serialParts{add: 150, shared: 0.08, drain: 250},
+		serial: serialParts{add: 150, shared: 0.06, drain: 250},
 	},
 	naive: naiveCosts{
 		launch: 1350, group: 2900, latency: 256, line: 0.0777, convert: 5.86, wide: 7.32, storeBytes: 2.38,
