@@ -54,13 +54,21 @@ func (x *Explanation) work(d *document) {
 	d.flush()
 }
 
+// shared describes the loads of a side that blocks of a cluster share: the part of a block, and how
+// they share it.
+func shared(side, blocks int) (part, how string) {
+	if blocks == 1 {
+		return fmt.Sprint(side), ""
+	}
+	return fmt.Sprintf("%d / %d", side, blocks),
+		fmt.Sprintf(", shared by multicast among %d blocks of a cluster", blocks)
+}
+
 func (x *Phase) text(d *document, p *Product, threads int) {
-	sides, ofB := fmt.Sprintf("(%d + %d) × %d", x.M, x.N, x.K), ""
-	switch {
-	case x.Cluster > 1:
-		sides = fmt.Sprintf("(%d + %d / %d) × %d", x.M, x.N, x.Cluster, x.K)
-		ofB = fmt.Sprintf(", shared by multicast among the %d blocks of a cluster", x.Cluster)
-	case x.M == x.N && x.N == x.K:
+	partA, ofA := shared(x.M, x.ClusterA)
+	partB, ofB := shared(x.N, x.Cluster)
+	sides := fmt.Sprintf("(%s + %s) × %d", partA, partB, x.K)
+	if x.M == x.N && x.N == x.K && x.ClusterA*x.Cluster == 1 {
 		sides = fmt.Sprintf("2 × %d²", x.M)
 	}
 	switch x.Sharer {
@@ -70,8 +78,8 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 		d.row("operations", "%s, counted 2 each: %s operations", model.Count(x.FMAs, "FMA"), model.Commas(x.Operations))
 	default:
 		d.heading("One phase of a block")
-		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B%s",
-			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N, ofB)
+		d.row("loads", "%s = %s from global memory: %d×%d of A%s, %d×%d of B%s",
+			sides, model.Count(x.Loads, "element"), x.M, x.K, ofA, x.K, x.N, ofB)
 		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs),
 			model.Commas(x.Operations))
 		who := "loads by its " + model.Count(threads, "thread")

@@ -20,8 +20,9 @@ type Phase struct {
 	K          int     `json:"k"`
 	Step       int     `json:"step"`       // along K to the next phase; larger than K if threads partition K
 	Count      int     `json:"count"`      // number of phases
-	Cluster    int     `json:"cluster"`    // blocks that share the loads of B by multicast; 1 without cluster
-	Loads      int     `json:"loads"`      // loaded elements: (M + N/Cluster)·K
+	ClusterA   int     `json:"cluster_a"`  // blocks that share the loads of A by multicast; 1 without cluster
+	Cluster    int     `json:"cluster"`    // blocks that share the loads of B
+	Loads      int     `json:"loads"`      // loaded elements: (M/ClusterA + N/Cluster)·K
 	FMAs       int     `json:"fmas"`       // M·N·K
 	Operations int     `json:"operations"` // 2·M·N·K
 	PerLoad    float64 `json:"operations_per_load"`
@@ -45,16 +46,16 @@ func Intensity(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) float64 {
 // phaseOf returns the phase for tiles of shape s. Without a K in the shape, each thread goes along
 // K in steps of one and loads its own elements.
 func phaseOf(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) Phase {
-	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, Cluster: max(s.ClusterM, 1)}
+	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, ClusterA: s.BlocksN(), Cluster: s.BlocksM()}
 	switch {
 	case s.K == 0:
-		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1, Cluster: 1}
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: 1, ClusterA: 1, Cluster: 1}
 	case k.KPerThread > 0:
-		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.KPerThread, Cluster: 1}
+		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.KPerThread, ClusterA: 1, Cluster: 1}
 	}
 	x.Step = max(s.K, 1)
 	x.Count = ceilDiv(p.K, x.Step)
-	x.Loads = (x.M + x.N/x.Cluster) * x.K
+	x.Loads = (x.M/x.ClusterA + x.N/x.Cluster) * x.K
 	x.FMAs = x.M * x.N * x.K
 	x.Operations = 2 * x.FMAs
 	x.PerLoad = float64(x.Operations) / float64(x.Loads)
@@ -144,9 +145,9 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	if p.Beta != 0 {
 		c *= 2 // read and written
 	}
-	// A is loaded once for each Phase.N columns of C. B is loaded once for each Phase.M rows of C,
-	// or for the rows of a cluster.
-	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M*x.Phase.Cluster)
+	// A is loaded once for each Phase.N columns of C, and B once for each Phase.M rows, or for those
+	// of a cluster.
+	timesA, timesB := ceilDiv(p.N, x.Phase.N*x.Phase.ClusterA), ceilDiv(p.M, x.Phase.M*x.Phase.Cluster)
 	wider := float64(elementBits(p)) / float64(p.In().Bits())
 	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
 	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c

@@ -25,9 +25,9 @@ func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 
 // shapes returns the tiles in list, whose last tile must be the smallest, and variants to test with
 // them. If k supports clusters, it adds small tiles with three warpgroups, with few rows and
-// columns, and with a cluster along M and along K. If k supports split-K, it adds the smallest tile
-// with several splits, with serial parts of K and with both. Without testkit.Full, list is reduced
-// to the smallest tile and one split.
+// columns, and with clusters along M, along M and N, and along K. If k supports split-K, it adds
+// the smallest tile with several splits, with serial parts of K and with both. Without
+// testkit.Full, list is reduced to the smallest tile and one split.
 func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
@@ -40,7 +40,8 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 		// With three warpgroups the TMA boxes of B are halved.
 		three := kernel.Tile{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterM: 2}
 		few := kernel.Tile{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}
-		list = append(append([]kernel.Tile{three, few}, list...), pair, along)
+		square := kernel.Tile{M: 64, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterM: 2, ClusterN: 2}
+		list = append(append([]kernel.Tile{three, few}, list...), pair, square, along)
 	}
 	if k.SplitsK {
 		for _, s.SplitK = range parts {
@@ -56,9 +57,9 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	return list
 }
 
-// smallest returns the last seven tiles of a result of shapes: the smallest tile, and its variants
+// smallest returns the last eight tiles of a result of shapes: the smallest tile, and its variants
 // with clusters and with K in parts.
-func smallest(list []kernel.Tile) []kernel.Tile { return list[max(len(list)-7, 0):] }
+func smallest(list []kernel.Tile) []kernel.Tile { return list[max(len(list)-8, 0):] }
 
 // emulable returns the tiles of k with blocks that the emulator runs in a few tenths of a second.
 // Larger tiles of tensor core kernels only have more warps or warpgroups that run the same code.

@@ -51,7 +51,7 @@ type wgmmaTile struct {
 // newWGMMATile returns the work of a tile in configuration c.
 func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	s := c.Tile
-	cluster := s.BlocksM() * s.BlocksK()
+	cluster := s.ClusterBlocks()
 	sms := sm90.ClustersAtOnce(j.device.SMs, cluster) * cluster
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
@@ -146,7 +146,7 @@ func (t *wgmmaTile) step(active, load float64) float64 {
 	case t.c.ScaleB > 1:
 		step += n.scales
 	}
-	if s.BlocksM() > 1 {
+	if s.Multicasts() {
 		step = n.together * max(step, t.terms*n.meet)
 	}
 	return step

@@ -27,8 +27,8 @@ func (t *wgmmaTile) setOperands() {
 	a := operand{name: gemm.A, layout: q.Layouts[gemm.A], side: t.M, kMajor: !q.Layouts[gemm.A].Trans}
 	b := operand{name: gemm.B, layout: q.Layouts[gemm.B], side: t.Columns(), kMajor: q.Layouts[gemm.B].Trans}
 	left, right := kernel.SwapAB(s, &a, &b)
-	left.tile, left.shared, left.apart = s.M, 1, s.BlocksM()
-	right.tile, right.shared, right.apart = s.N, s.BlocksM(), 1
+	left.tile, left.shared, left.apart = s.M, s.BlocksN(), s.BlocksM()
+	right.tile, right.shared, right.apart = s.N, s.BlocksM(), s.BlocksN()
 	for _, o := range []*operand{left, right} {
 		if o.boxes = o.tile; !o.kMajor {
 			o.boxes = max(o.boxes, sm90.WarpgroupRows)

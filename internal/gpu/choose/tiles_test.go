@@ -69,7 +69,7 @@ func TestWGMMACandidates(t *testing.T) {
 				t.Errorf("%v on %d SMs: %v has parts shorter than a step", p, d.SMs, s)
 			}
 			g, cluster, err := sm90.Grid(c.Config, p, d)
-			if n := s.BlocksM() * s.BlocksK(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
+			if n := s.ClusterBlocks(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
 				t.Errorf("%v on %d SMs: %v has a grid of %v in clusters of %v, %v", p, d.SMs, s, g, cluster, err)
 			}
 			s.SplitK = 0

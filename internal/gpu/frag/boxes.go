@@ -165,20 +165,23 @@ func (x Span) IsWhole() build.Reg { return x.k.Eq(x.boxes, x.shape.boxes()) }
 // Bytes returns the number of bytes of the boxes in a step along K.
 func (x Span) Bytes() build.Reg { return x.k.Mul(x.boxes, x.shape.boxSide()*SwizzleBytes) }
 
+// Share is the share of a block in the loads of tiles that several blocks of a cluster multicast to
+// each other: its rank among them, and the mask of their ranks in the cluster.
+type Share struct{ Rank, Blocks build.Value }
+
 // Load emits the TMA loads of the boxes of x to a stage, for one thread. The tile begins at element
-// p along K. The loads complete on mbarrier full. rank is the block's rank among those that
-// multicast the tile.
+// p along K. The loads complete on mbarrier full. The block loads its share of the boxes.
 //
 // TMA fills rows and columns outside of the operand with zeros. It takes about four cycles for such
 // a row, more than for a row of the operand, so boxes outside are not loaded. The old elements in
 // their place contribute only to elements outside of C.
-func (b *Boxes) Load(stage build.Reg, full build.Ptr, x Span, p build.Value, rank build.Value) {
+func (b *Boxes) Load(stage build.Reg, full build.Ptr, x Span, p build.Value, share Share) {
 	k, s := b.k, b.shape
 	side, depth := s.perBlock()
-	each := side / s.boxSide()                                     // boxes that this block loads
-	begin, along := build.Value(k.Mul(rank, each)), build.Value(0) // the first one, and its offset along K
+	each := side / s.boxSide()                                           // boxes that this block loads
+	begin, along := build.Value(k.Mul(share.Rank, each)), build.Value(0) // the first one, and its offset along K
 	if depth < s.Depth() {
-		begin, along = 0, k.Mul(rank, depth)
+		begin, along = 0, k.Mul(share.Rank, depth)
 	}
 	load := func(number build.Reg) {
 		at := k.Mul(number, s.boxSide())
@@ -192,7 +195,7 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, x Span, p build.Value, ran
 			from = append(from, b.matrix)
 		}
 		if s.Multicast > 1 {
-			b.tensor.LoadMulticast(to, full, k.To(ptx.U16, 1<<s.Multicast-1), from...)
+			b.tensor.LoadMulticast(to, full, k.To(ptx.U16, share.Blocks), from...)
 		} else {
 			b.tensor.Load(to, full, from...)
 		}

@@ -26,11 +26,11 @@ func batchAlign(p *gemm.Problem) Align {
 }
 
 // TileCount returns the number of tiles of all products; a gated product counts those of both
-// factors. Each tile of a cluster along M counts. As groups end at any row, half of their last
+// factors. Each tile of a cluster counts. As groups end at any row, half of their last
 // tiles are assumed empty, and every group is assumed to have rows.
 func TileCount(p *gemm.Problem, s Tile) int {
-	height, width := SwapAB(s, s.M*s.BlocksM(), s.N)
-	across := CeilDiv(p.Columns(), width) * s.BlocksM()
+	height, width := SwapAB(s, s.M*s.BlocksM(), s.N*s.BlocksN())
+	across := CeilDiv(p.Columns(), width) * s.BlocksM() * s.BlocksN()
 	if p.Batch.Kind == gemm.Grouped {
 		return max(p.M/height+CeilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}

@@ -69,8 +69,9 @@ type Tile struct {
 	// N rows; see [SwapAB].
 	SwapAB bool
 	// ClusterM is the number of blocks in a cluster that are adjacent along M and multicast tiles
-	// of B to each other. 0 and 1 mean no cluster.
-	ClusterM int
+	// of B to each other, and ClusterN that of blocks that are adjacent along N and multicast tiles
+	// of A. The cluster has ClusterM·ClusterN blocks. 0 and 1 mean one block.
+	ClusterM, ClusterN int
 	// ClusterK is the number of blocks in a cluster that partition K. They reduce their
 	// accumulators through distributed shared memory. 0 and 1 mean no cluster.
 	ClusterK int
@@ -85,9 +86,9 @@ type Tile struct {
 }
 
 // String returns the tile in the form that [Kernel.ParseTile] reads: "16" or "128x128x8/8x8"; with
-// stages "128x128x16/8x8/4"; with a cluster along M "128x256x64/2x64/4c2"; with a cluster along K
-// "64x64x64/2x16/8k4"; with split-K "128x128x16/8x8/4*12"; with serial parts of K
-// "128x128x16/8x8/4+12".
+// stages "128x128x16/8x8/4"; with a cluster along M "128x256x64/2x64/4c2", and along M and N
+// "128x256x64/2x64/4c2x2"; with a cluster along K "64x64x64/2x16/8k4"; with split-K
+// "128x128x16/8x8/4*12"; with serial parts of K "128x128x16/8x8/4+12".
 func (s Tile) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -99,7 +100,10 @@ func (s Tile) String() string {
 	if s.SwapAB {
 		text += "t"
 	}
-	if s.ClusterM > 1 {
+	switch {
+	case s.ClusterN > 1:
+		text += fmt.Sprintf("c%dx%d", s.BlocksM(), s.ClusterN)
+	case s.ClusterM > 1:
 		text += fmt.Sprintf("c%d", s.ClusterM)
 	}
 	if s.ClusterK > 1 {
@@ -123,8 +127,8 @@ func (s Tile) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 
 
 // ParseTile parses a tile of the kernel: "32" for a 32×32 tile with one thread per element,
 // "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages. A suffix "t" means swapAB, "cB" clusters
-// of B blocks along M, "kB" clusters of B blocks that partition K, "*P" split-K in P parts, and
-// "+P" P serial parts. The error is ErrUnsupported.
+// of B blocks along M, "cBxD" clusters of B blocks along M and D along N, "kB" clusters of B blocks
+// that partition K, "*P" split-K in P parts, and "+P" P serial parts. The error is ErrUnsupported.
 func (k *Kernel) ParseTile(text string) (Tile, error) {
 	s, tile := k.Tiles[0], text
 	for _, c := range []struct {
@@ -141,20 +145,19 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 		}
 		tile, *c.parts = before, n
 	}
-	s.ClusterM, s.ClusterK = 0, 0
+	s.ClusterM, s.ClusterN, s.ClusterK = 0, 0, 0
 	for _, c := range []struct {
 		letter string
-		blocks *int
-	}{{"k", &s.ClusterK}, {"c", &s.ClusterM}} {
+		sides  []*int
+	}{{"k", []*int{&s.ClusterK}}, {"c", []*int{&s.ClusterM, &s.ClusterN}}} {
 		before, blocks, clustered := strings.Cut(tile, c.letter)
 		if !clustered {
 			continue
 		}
-		n, err := strconv.Atoi(blocks)
-		if err != nil || n < 2 || !k.HasClusters() {
+		if !parseCluster(blocks, c.sides) || !k.HasClusters() {
 			return Tile{}, fmt.Errorf("%w: kernel %s with clusters of %q blocks", gemm.ErrUnsupported, k.Name, blocks)
 		}
-		tile, *c.blocks = before, n
+		tile = before
 	}
 	if tile, s.SwapAB = strings.CutSuffix(tile, "t"); s.SwapAB && !k.HasSwapAB() {
 		return Tile{}, fmt.Errorf("%w: kernel %s with swapAB in tile %q", gemm.ErrUnsupported, k.Name, text)
@@ -177,6 +180,21 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 		}
 	}
 	return s, k.checkTile(s)
+}
+
+// parseCluster reads the numbers of blocks of a cluster along one side, as in "4", or along
+// several, as in "2x2". It reports whether text is valid, which requires a last number of more
+// than 1.
+func parseCluster(text string, sides []*int) bool {
+	last := 0
+	for n, size := range strings.Split(text, "x") {
+		blocks, err := strconv.Atoi(size)
+		if err != nil || n == len(sides) || blocks < 1 {
+			return false
+		}
+		*sides[n], last = blocks, blocks
+	}
+	return last > 1
 }
 
 // HasClusters reports whether the kernel has tiles with clusters.
@@ -347,8 +365,17 @@ func SwapAB[T any](s Tile, a, b T) (left, right T) {
 // BlocksM returns the number of blocks in a cluster along M, at least 1.
 func (s Tile) BlocksM() int { return max(s.ClusterM, 1) }
 
+// BlocksN returns the number of blocks in a cluster along N, at least 1.
+func (s Tile) BlocksN() int { return max(s.ClusterN, 1) }
+
 // BlocksK returns the number of blocks in a cluster that partition K, at least 1.
 func (s Tile) BlocksK() int { return max(s.ClusterK, 1) }
+
+// Multicasts reports whether the blocks of a cluster load tiles together.
+func (s Tile) Multicasts() bool { return s.BlocksM()*s.BlocksN() > 1 }
+
+// ClusterBlocks returns the number of blocks in a cluster, at least 1.
+func (s Tile) ClusterBlocks() int { return s.BlocksM() * s.BlocksN() * s.BlocksK() }
 
 // PartsOfK returns the number of parts of K that are summed on their own, at least 1.
 func (s Tile) PartsOfK() int { return s.BlocksK() * max(s.SplitK, 1) * max(s.SerialK, 1) }

@@ -19,8 +19,8 @@ const evenRounds = 4
 // clusters can fill (see [ClustersAtOnce]), or fewer if there are fewer tiles or if fewer need as
 // many rounds (see evenRounds). The slices of split-K are along z.
 func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
-	s, n := c.Tile, c.Tile.BlocksM()*c.Tile.BlocksK()
-	height, width := kernel.SwapAB(s, s.M*s.BlocksM(), s.N)
+	s, n := c.Tile, c.Tile.ClusterBlocks()
+	height, width := kernel.SwapAB(s, s.M*s.BlocksM(), s.N*s.BlocksN())
 	clusters := kernel.MaxTileRows(p, height) * kernel.CeilDiv(p.Columns(), width)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d has too many tiles of %d×%d to count in 32 bits",
@@ -62,14 +62,14 @@ const rasterRows = 16
 // of C.
 func (w *writer) forEachTile(first, step build.Reg, f func(row, col build.Reg)) {
 	k, s := w.Kernel, w.Config.Tile
-	scheduler := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()))
+	scheduler := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()*s.BlocksN()))
 	n := k.Var("tile", ptx.U32, first)
 	k.While(func() build.Reg { return scheduler.Seek(n) }, func() {
 		t := scheduler.WorkTileAt(n)
 		i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows/s.BlocksM())
 		w.C, w.batchIndex = t.C, t.Product
-		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rank), s.M, t.FirstRow) }
-		right := func(n build.Reg) build.Reg { return k.Mul(n, w.Config.ColumnsOfC()) }
+		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rankM), s.M, t.FirstRow) }
+		right := func(n build.Reg) build.Reg { return k.Mul(k.Mad(n, s.BlocksN(), w.rankN), w.Config.ColumnsOfC()) }
 		row, col := kernel.SwapAB(s, left, right)
 		f(k.Named("row", k.To(w.IndexType, row(i))), k.Named("col", k.To(w.IndexType, col(j))))
 		w.C = scheduler.WholeC

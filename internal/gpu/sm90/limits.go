@@ -25,10 +25,13 @@ func checkTile(s kernel.Tile) *kernel.Reason {
 		return kernel.Because("K is %d: want the elements in 128 bytes, 32, 64 or 128", s.K)
 	case s.Stages < 2 || s.Stages > 16:
 		return kernel.Because("%d stages: want 2 to 16", s.Stages)
-	case s.N < 64 && s.BlocksM()*s.BlocksK() > 1:
+	case s.N < 64 && s.ClusterBlocks() > 1:
 		return kernel.Because("a cluster with N of %d: want N of at least 64", s.N)
 	case s.ClusterM > 4 || s.N >= 64 && s.N%(s.BlocksM()*32) != 0:
 		return kernel.Because("a cluster of %d blocks: want at most 4, and a multiple of 32 columns for each", s.ClusterM)
+	case s.BlocksN() > 1 && (s.BlocksM()*s.BlocksN() > 4 || s.M%(s.BlocksN()*32) != 0 || s.SwapAB || s.ClusterK > 1):
+		return kernel.Because("a cluster of %d×%d blocks: want at most 4, a multiple of 32 rows for each, and neither "+
+			"swapAB nor blocks along K", s.BlocksM(), s.ClusterN)
 	case s.ClusterK > 1 && (s.ClusterK != 2 && s.ClusterK != 4 && s.ClusterK != 8 || s.ClusterM > 1 || s.SplitK > 1):
 		return kernel.Because("a cluster of %d blocks along K and %d along M, with split-K of %d: want 2, 4 or 8 along K "+
 			"alone", s.ClusterK, s.BlocksM(), max(s.SplitK, 1))

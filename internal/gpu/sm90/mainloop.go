@@ -105,11 +105,11 @@ func (x *mainloop) accumulate() {
 }
 
 // release emits the release of a stage to the producer if the condition when holds. With
-// multicast, every block of the cluster has loaded a part of the stage and waits for this block
+// multicast, the blocks of the cluster have loaded parts of the stage and wait for this block
 // too. If threads load fragments from shared memory, each warp releases the stage, otherwise each
 // warpgroup.
 func (x *mainloop) release(stage build.Reg, when build.Value) {
-	k, blocks, lane := x.Kernel, x.Config.Tile.BlocksM(), x.thread
+	k, blocks, lane := x.Kernel, x.Config.Tile.BlocksM()*x.Config.Tile.BlocksN(), x.thread
 	if x.fragA != nil {
 		k.Do("bar.warp.sync", -1)
 		lane = k.Rem(lane, frag.Lanes)

@@ -58,7 +58,7 @@ func operandShapes(c kernel.Config) (a, b frag.BoxShape) {
 	s, elem := c.Tile, ArithmeticOf(c.In, c.Precision).storedType()
 	kMajorA, kMajorB := kernel.SwapAB(s, !c.TransA, c.TransB)
 	a = frag.BoxShape{Elem: elem, Side: max(s.M, WarpgroupRows), Loaded: s.M, Stages: s.Stages, KMajor: kMajorA,
-		Multicast: 1}
+		Multicast: s.BlocksN()}
 	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, KMajor: kMajorB, Multicast: s.BlocksM()}
 	if c.ComputesGate() {
 		b.Matrices = 2

@@ -17,6 +17,8 @@ type producer struct {
 	// reports whether they are whole tiles.
 	left, right frag.Span
 	whole       build.Reg
+	// shareA and shareB are the block's shares in the loads of the left and the right operand.
+	shareA, shareB frag.Share
 	// a, b and up are the tiles of each term of an operand split, in the order in which they are
 	// loaded. up is nil unless the kernel computes a gate.
 	a, b, up []*frag.Boxes
@@ -30,6 +32,7 @@ func (w *writer) newProducer() *producer {
 	if w.up != nil {
 		p.up = w.termTiles(w.up, shapeB.KMajor, w.N)
 	}
+	p.shareA, p.shareB = w.shares()
 	p.state, p.fresh = w.pipe.State(), w.Var("fresh", ptx.Pred, true)
 	return p
 }
@@ -79,10 +82,10 @@ func (p *producer) load(term int, whole, depth build.Reg) {
 func (p *producer) loadSpans(term int, left, right frag.Span, depth build.Reg) {
 	stage, full := p.state.Stage(), p.state.Full()
 	a, b := kernel.SwapAB(p.Config.Tile, gemm.A, gemm.B)
-	p.a[term].Matrix(p.batchCoord(a)).Load(stage, full, left, depth, 0)
-	p.b[term].Matrix(p.batchCoord(b)).Load(stage, full, right, depth, p.rank)
+	p.a[term].Matrix(p.batchCoord(a)).Load(stage, full, left, depth, p.shareA)
+	p.b[term].Matrix(p.batchCoord(b)).Load(stage, full, right, depth, p.shareB)
 	if p.up != nil {
-		p.up[term].Load(stage, full, right, depth, p.rank)
+		p.up[term].Load(stage, full, right, depth, p.shareB)
 	}
 }
 

@@ -118,7 +118,7 @@ func (w *writer) setLaunchBounds() {
 	w.Threads(blockThreads(w.Config.Tile), 1, 1)
 	w.MinBlocks(1) // one block gets all registers of the SM, and setmaxnreg redistributes them
 	if w.usesCluster() {
-		w.Cluster(w.Config.Tile.BlocksM()*w.Config.Tile.BlocksK(), 1, 1)
+		w.Cluster(w.Config.Tile.ClusterBlocks(), 1, 1)
 	}
 }
 
@@ -162,7 +162,7 @@ func (w *writer) produce() {
 			}
 		})
 	})
-	if w.Config.Tile.BlocksM() > 1 {
+	if w.Config.Tile.Multicasts() {
 		p.state.WaitAllEmpty()
 	}
 }

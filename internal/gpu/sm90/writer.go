@@ -25,7 +25,7 @@ type writer struct {
 	// every block has written its partial sums, and every block has read all of them.
 	partialsWritten, partialsRead build.Mbarriers
 	tid                           build.Reg
-	rank                          build.Value // rank in the multicast cluster, 0 without multicast
+	rankM, rankN                  build.Value // position in the multicast cluster along M and N, or 0
 	steps                         build.Reg   // tiles along K
 	cluster, numClusters          build.Reg   // index of the block's cluster, and number of clusters
 	batchIndex                    build.Value // index of the current product in a batch
@@ -35,7 +35,7 @@ type writer struct {
 // tiles and which part of K are the block's.
 func newWriter(k *build.Kernel, c kernel.Config) *writer {
 	w := &writer{Writer: kernel.DeclareParams(k, c), Arithmetic: ArithmeticOf(c.In, c.Precision),
-		tmaStore: StoresWithTMA(c), rank: 0, tid: k.ThreadIdx(build.X)}
+		tmaStore: StoresWithTMA(c), rankM: 0, rankN: 0, tid: k.ThreadIdx(build.X)}
 	w.declareTensors()
 	w.declareSubtiles()
 	w.declareBarriers()
@@ -89,16 +89,20 @@ func (w *writer) declareBarriers() {
 	}
 }
 
-// locateCluster computes which of all clusters the block is in, and its rank there if blocks
+// locateCluster computes which of all clusters the block is in, and its position there if blocks
 // multicast. A block without a cluster counts as one.
 func (w *writer) locateCluster() {
 	k, s := w.Kernel, w.Config.Tile
 	w.cluster, w.numClusters = k.BlockIdx(build.X), k.GridDim(build.X)
-	if n := s.BlocksM() * s.BlocksK(); n > 1 {
+	if n := s.ClusterBlocks(); n > 1 {
 		w.cluster, w.numClusters = k.Div(w.cluster, n), k.Div(w.numClusters, n)
 	}
-	if s.BlocksM() > 1 {
-		w.rank = k.ClusterRank()
+	switch {
+	case s.BlocksN() > 1:
+		rank := k.ClusterRank()
+		w.rankM, w.rankN = k.Rem(rank, s.BlocksM()), k.Div(rank, s.BlocksM())
+	case s.BlocksM() > 1:
+		w.rankM = k.ClusterRank()
 	}
 }
 
@@ -138,10 +142,12 @@ func (w *writer) initBarriers() {
 }
 
 // stageReleases returns the number of releases that empty a stage: one by every warpgroup that
-// multiplies it, in every block that it is multicast to. With swapAB every warp releases it,
-// because threads read it. See [mainloop.release].
+// multiplies it, in every block that multicasts. In a cluster of 2×2 blocks, the block at the other
+// corner neither loads nor reads a block's tiles, but without its release a block could release a
+// stage twice before another one has released it. With swapAB every warp releases it, because
+// threads read it. See [mainloop.release].
 func stageReleases(s kernel.Tile) int {
-	releases := s.BlocksM()
+	releases := s.BlocksM() * s.BlocksN()
 	if !PingPong(s) {
 		releases *= Consumers(s)
 	}
@@ -149,6 +155,23 @@ func stageReleases(s kernel.Tile) int {
 		releases *= WarpgroupThreads / frag.Lanes
 	}
 	return releases
+}
+
+// shares returns the block's shares in the loads of the left and of the right operand.
+func (w *writer) shares() (left, right frag.Share) {
+	k, m, n := w.Kernel, w.Config.Tile.BlocksM(), w.Config.Tile.BlocksN()
+	left = frag.Share{Rank: w.rankN, Blocks: 1}
+	right = frag.Share{Rank: w.rankM, Blocks: 1<<m - 1}
+	if n == 1 {
+		return left, right
+	}
+	rows := 0
+	for i := range n {
+		rows |= 1 << (i * m)
+	}
+	left.Blocks = k.Shl(k.Var("sameRows", ptx.U32, rows), w.rankM)
+	right.Blocks = k.Shl(k.Var("sameColumns", ptx.U32, right.Blocks), k.Mul(w.rankN, m))
+	return left, right
 }
 
 // prefetchTensorMaps emits prefetches of the tensor maps of A, B and Up.
@@ -162,5 +185,5 @@ func (w *writer) prefetchTensorMaps() {
 
 // usesCluster reports whether a launch has clusters of more than one block.
 func (w *writer) usesCluster() bool {
-	return w.Config.Tile.BlocksM()*w.Config.Tile.BlocksK() > 1
+	return w.Config.Tile.ClusterBlocks() > 1
 }
