@@ -18,6 +18,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/split"
 )
@@ -29,9 +30,11 @@ type Device struct {
 	members []*member
 	weights []float64 // rates of the members, to divide matrices
 	// unit is the number of rows or columns at whose multiples large matrices are divided, and
-	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
+	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division
+	// and, unless it is negative, a candidate for the tile of the parts.
 	unit, panelBytes int
 	pick             func([]split.Plan) int
+	pickTile         func([]choose.Candidate) int
 	dividesAll       bool // for tests: all matrices are divided, however small
 
 	// using is read-locked during each use of the backends, and locked by Close.

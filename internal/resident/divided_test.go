@@ -83,7 +83,8 @@ func openSeveral(t testing.TB, o emu.Options, models ...string) (*Device, *gpus)
 // several returns the names of n emulated H200s.
 func several(n int) []string { return slices.Repeat([]string{"h200"}, n) }
 
-// pickAny makes a device use all divisions of products in turn.
+// pickAny makes a device use all divisions of products in turn, and mostly another tile than one
+// GPU.
 func pickAny(d *Device) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
@@ -91,6 +92,11 @@ func pickAny(d *Device) {
 		mu.Lock()
 		defer mu.Unlock()
 		return rng.IntN(len(all))
+	}
+	d.pickTile = func(all []choose.Candidate) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(len(all)+1) - 1
 	}
 }
 
@@ -232,6 +238,13 @@ func randomCase(rng *rand.Rand) *bitsCase {
 	flip := func() bool { return rng.IntN(2) == 0 }
 	c := &bitsCase{in: pair[0], out: pair[1], m: side(), n: side(), k: side(), transA: flip(), transB: flip(),
 		transC: flip(), beta: complex(float64(rng.IntN(2)), 0), hostVectors: flip(), seed: rng.Uint64()}
+	if c.in != dtype.I8 && rng.IntN(3) == 0 { // in parts of K
+		c.m, c.n, c.k = 1+rng.IntN(40), 1+rng.IntN(40), 200+rng.IntN(2000)
+		c.kernel = []string{"blocked", "mma"}[rng.IntN(2)]
+		if c.in == dtype.F32 {
+			c.kernel = "blocked"
+		}
+	}
 	if !c.in.Info().Integer {
 		c.epilogue = gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Residual: rng.IntN(3) == 0, RowScale: rng.IntN(4) == 0}
 		c.rowInvariant = rng.IntN(4) == 0
@@ -251,7 +264,7 @@ func randomCase(rng *rand.Rand) *bitsCase {
 }
 
 // TestDividedBits compares random products on several GPUs with those on one, bit for bit, with
-// every division.
+// every division and, for many of them, with another tile.
 func TestDividedBits(t *testing.T) {
 	seed := testrand.Seed(t)
 	one, _ := openSeveral(t, emu.Options{}, "h200")
@@ -276,6 +289,15 @@ func TestDividedBits(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Fatalf("%+v: the bits differ from those of one GPU", c)
 				}
+			}
+			other := 0
+			for key, x := range d.divisions {
+				if x.plan.Spec() != key.plan.Spec() {
+					other++
+				}
+			}
+			if other < len(d.divisions)/4 {
+				t.Errorf("%d of %d products with another tile than on one GPU", other, len(d.divisions))
 			}
 		})
 	}

@@ -16,9 +16,8 @@ const callSeconds = 3e-6
 
 // division is the division of a product among the members of a device.
 type division struct {
-	device        *Device
-	split.Product // with nonzero factors replaced by 1
-	split.Plan
+	device *Device
+	tiled
 	whole      []*exec.Plan // of the whole product at each member; nil for one that computes nothing
 	launches   [][]launch   // by member and panel
 	workspaces []workspace  // by member
@@ -57,7 +56,7 @@ func (x *division) String() string {
 	for _, m := range x.device.members {
 		names = append(names, m.name.String())
 	}
-	return x.Describe(&x.Plan, names)
+	return x.tiles() + x.Describe(&x.Plan, names)
 }
 
 // divisionKey identifies a division. The ends of the members' parts follow from the shape of a
@@ -107,8 +106,8 @@ func (d *Device) division(pl *exec.Plan, p *Product, swapped bool) (*division, e
 // divide plans the division of a product that pl computes on the first GPU.
 func (d *Device) divide(pl *exec.Plan, product *Product, swapped bool) (*division, error) {
 	p := pl.Problem()
-	v := &division{device: d, Product: d.product(pl, p)}
-	v.Pick = d.pick
+	q := d.product(pl, p)
+	q.Pick = d.pick
 	for o := range gemm.Operands {
 		if on := &product.operand(o, swapped).On; on.Memory != nil {
 			count, stride := 1, 0
@@ -116,23 +115,23 @@ func (d *Device) divide(pl *exec.Plan, product *Product, swapped bool) (*divisio
 				count, stride = p.Products(), p.Batch.Stride[o]
 			}
 			var err error
-			if v.Places[o], err = on.placeOf(count, stride); err != nil {
+			if q.Places[o], err = on.placeOf(count, stride); err != nil {
 				return nil, err
 			}
 		} else if p.Uses(o) { // in host memory: it is copied to each member
 			l := p.Layout(o)
 			whole := split.New(split.OnEach, l.Rows, l.Cols, d.weights, 1)
-			v.Places[o].Matrix = &whole
+			q.Places[o].Matrix = &whole
 		}
 	}
-	v.Plan = v.Product.Plan()
+	v := &division{device: d, tiled: d.fastest(pl, q, product.Kernel)}
 	v.whole = make([]*exec.Plan, len(d.members))
 	for i, m := range d.members {
 		if v.Shares[i].C.Empty() {
 			continue
 		}
 		var err error
-		if v.whole[i], err = pl.On(m.backend); err != nil {
+		if v.whole[i], err = v.plan.On(m.backend); err != nil {
 			return nil, d.failed(m, err)
 		}
 	}
@@ -147,8 +146,12 @@ func (d *Device) product(pl *exec.Plan, p *gemm.Problem) split.Product {
 		grain, atOnce = pl.Grain(), pl.TilesAtOnce()
 		rows, cols = pl.Units(max(grain, split.Align))
 	}
-	return split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols, Grain: grain, AtOnce: atOnce,
+	q := split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols, Grain: grain, AtOnce: atOnce,
 		Seconds: pl.Seconds(), Rate: d.rate(), CallSeconds: callSeconds, PanelBytes: d.panelBytes}
+	if p.Batch.Kind != gemm.Strided {
+		q.SecondsOf = predictor(pl, rows, cols)
+	}
+	return q
 }
 
 // planLaunches plans the launches of all panels, and the memory for them.

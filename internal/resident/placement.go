@@ -143,7 +143,7 @@ func (d *Device) predictTimes(x squaresKey, m, k int) (t times, err error) {
 			whole := split.New(by, rows, l.Cols, q.Weights, max(unit, 1))
 			q.Places[o] = split.Place{Matrix: &whole, Step: step}
 		}
-		return q.Plan().Seconds
+		return d.fastest(pl, q, "").Plan.Seconds
 	}
 	return times{seconds(1, split.Rows), seconds(len(d.members), split.OnEach), seconds(len(d.members), split.Rows)}, nil
 }

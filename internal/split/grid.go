@@ -3,6 +3,7 @@ package split
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -144,6 +145,39 @@ func (p *Product) grids() (all [][]Rect) {
 	return all
 }
 
+// LeastSeconds returns a time that no plan is predicted to go below in which all members compute,
+// the first for the given time.
+func (p *Product) LeastSeconds(computing float64) float64 {
+	return max(computing+launchSeconds, productSeconds+float64(len(p.Weights))*p.CallSeconds)
+}
+
+// Fraction returns the part of the product that the first member computes if all take equally long.
+func (p *Product) Fraction() float64 {
+	sum := 0.
+	for _, w := range p.Weights {
+		sum += w
+	}
+	return p.Weights[0] / sum
+}
+
+// EvenParts lists the parts of C that the first member computes if C is divided in proportion to
+// the weights: by rows, by columns and by both.
+func (p *Product) EvenParts() (all []Rect) {
+	n, share := len(p.Weights), p.Fraction()
+	of := func(n int, share float64) Span { return Span{0, min(int(math.Ceil(share*float64(n))), n)} }
+	for rows := 1; rows <= n && (rows == 1 || !p.grouped()); rows++ {
+		if n%rows != 0 {
+			continue
+		}
+		height := 1 / float64(rows)
+		if rows == n {
+			height = share
+		}
+		all = append(all, Rect{of(p.M, height), of(p.N, share/height)})
+	}
+	return all
+}
+
 // grid divides C by rows and columns, in proportion to the weights of the members. The members of a
 // row of the grid are consecutive, so that those that store rows of C compute parts of these rows.
 func (p *Product) grid(rows int) (grid []Rect) {
@@ -214,7 +248,7 @@ func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
 	if s.C.Empty() {
 		return 0
 	}
-	round := p.Seconds * p.Weights[0] / p.Weights[member] / float64(p.rounds(p.whole()))
+	slower := p.Weights[0] / p.Weights[member]
 	gathered, computed := p.copying(s.Gather), make([]float64, len(s.Panels))
 	end := p.local(s.Gather)
 	for i := range s.Panels {
@@ -229,7 +263,7 @@ func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
 		case len(x.Gather) > 0 || i == 0:
 			end = max(end, gathered)
 		}
-		end += p.local(x.Gather) + round*float64(p.rounds(x.C)) + launchSeconds
+		end += p.local(x.Gather) + slower*p.computing(x.C) + launchSeconds
 		computed[i] = end
 	}
 	scattered, copying := gathered, gathered
@@ -249,6 +283,14 @@ func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
 func (p *Product) whole() Rect {
 	rows, cols := p.sides()
 	return Rect{Span{0, rows}, Span{0, cols}}
+}
+
+// computing returns the time in which the first member computes a part of C.
+func (p *Product) computing(c Rect) float64 {
+	if p.SecondsOf == nil {
+		return p.Seconds * float64(p.rounds(c)) / float64(p.rounds(p.whole()))
+	}
+	return p.SecondsOf(ceilDiv(c.Rows.Len(), p.UnitM), ceilDiv(c.Cols.Len(), p.UnitN))
 }
 
 // rounds returns the number of rounds in which a member computes the tiles of a part of C. A round

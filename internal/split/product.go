@@ -34,6 +34,9 @@ type Product struct {
 	// Seconds is the predicted time of the whole product on the first member, and Rate the rate in
 	// bytes per second at which each member receives copies while all do.
 	Seconds, Rate float64
+	// SecondsOf returns the predicted time of a part of C on the first member, in units of UnitM rows
+	// and UnitN columns. If it is nil, the time is in proportion to the rounds of tiles.
+	SecondsOf func(rows, cols int) float64
 	// CallSeconds is the time in which the host that enqueues the work of all members enqueues a
 	// launch, a copy or an event. It is zero if each member has a host of its own.
 	CallSeconds float64
@@ -80,6 +83,17 @@ type Share struct {
 	// Reads lists the other members that have operands of the share, Takes those that compute results
 	// for the member, and Sources both.
 	Reads, Takes, Sources []int
+}
+
+// Several reports whether several members compute parts of C.
+func (pl *Plan) Several() bool {
+	n := 0
+	for i := range pl.Shares {
+		if !pl.Shares[i].C.Empty() {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // Remote reports whether some copies are from other members.

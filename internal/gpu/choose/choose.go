@@ -55,6 +55,35 @@ func CandidatesOf(k *kernel.Kernel, p *gemm.Problem, a kernel.Align, d *device.I
 	return collect(candidates(rows[i:i+1], newOrderedJob(p, a, d)))
 }
 
+// InOrder lists the candidates of kernel k for p that add in order o. A nil k stands for all
+// kernels.
+func InOrder(k *kernel.Kernel, o kernel.Order, p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
+	of := rows
+	if k != nil {
+		i := slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })
+		of = rows[i : i+1]
+	}
+	j := newJob(p, a, d)
+	j.ordered, j.order = true, o
+	var all []Candidate
+	for c := range candidates(of, j) {
+		if c.Rejected == nil {
+			all = append(all, *c)
+		}
+	}
+	return all
+}
+
+// Cycles predicts the time of p with a kernel and a tile in clock cycles of an SM.
+func Cycles(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, a kernel.Align, d *device.Info) float64 {
+	r := rows[slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })]
+	j := newJob(p, a, d)
+	c, config := Candidate{Kernel: k}, r.config(j, s)
+	r.check(&c, j, &config)
+	r.estimate(&c, j)
+	return c.Cycles
+}
+
 // candidates ranges over the candidates of the kernels without making a list, as a plan needs only
 // one of some hundreds. The Candidate is valid until the next one.
 func candidates(kernels []*row, j *job) iter.Seq[*Candidate] {
@@ -107,7 +136,7 @@ func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
 		return yield(c)
 	}
 	if j.ordered {
-		return r.invariantCandidates(c, j, yield)
+		return r.orderedCandidates(c, j, yield)
 	}
 	for _, s := range r.tilesFor(j) {
 		config := r.config(j, s)

@@ -25,8 +25,8 @@ type job struct {
 	arithmetic sm90.Arithmetic
 	// packings are the operands as wgmma reads them, without swapAB and with it.
 	packings [2]packing
-	// order is the order of a row-invariant product, and orderErr why there is none. They are set if
-	// ordered is.
+	// order is the order in which candidates must add, and orderErr why there is none. They are set if
+	// ordered is: for a row-invariant product, and for a part of a product.
 	ordered  bool
 	order    kernel.Order
 	orderErr error

@@ -177,7 +177,7 @@ func (r *row) orderedConfigs(j *job) (x orderedConfigs) {
 	return x
 }
 
-// inParts ranges over the configurations for a row-invariant product with K in a number of parts:
+// inParts ranges over the configurations for an order of summation with K in a number of parts:
 // by split-K, by serial parts or both. The Config is valid until the next one.
 func (r *row) inParts(x orderedConfigs, j *job, parts int) iter.Seq[*kernel.Config] {
 	divided := parts > 1 && r.dividesK(j)
@@ -221,9 +221,9 @@ func appendPartsInThreads(all []kernel.Tile, s kernel.Tile, parts, threads int) 
 	return all
 }
 
-// invariantCandidates yields the candidates for a row-invariant product, and reports whether there
-// may be more.
-func (r *row) invariantCandidates(c *Candidate, j *job, yield func(*Candidate) bool) bool {
+// orderedCandidates yields the candidates for the job's order, and reports whether there may be
+// more.
+func (r *row) orderedCandidates(c *Candidate, j *job, yield func(*Candidate) bool) bool {
 	parts := 1
 	if j.order.Part > 0 {
 		parts = kernel.CeilDiv(j.K, j.order.Part)

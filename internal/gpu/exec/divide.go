@@ -2,17 +2,66 @@ package exec
 
 import (
 	"fmt"
+	"slices"
 
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 	"tilework/internal/split"
 )
 
-// ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
-// the rows alone. Otherwise it depends on the vectors that the kernel loads, too.
-func (pl *Plan) ordered() bool {
-	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Info().Target.SM)
-	return ok
+// order returns the order of the sums. It is not ok if the order depends on the vectors that the
+// kernel loads, too.
+func (pl *Plan) order() (o kernel.Order, ok bool) {
+	return pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Info().Target.SM)
+}
+
+// SameOrder lists the candidates for the first rows and columns of C that add in the order of the
+// plan, so that their results have its bits. It lists none if the order depends on the vectors that
+// the kernel loads. Only row-invariant products have candidates of other kernels: the others also
+// depend on how the kernel converts elements.
+func (pl *Plan) SameOrder(rows, cols int) []choose.Candidate {
+	o, ok := pl.order()
+	part, err := corner(&pl.device, rows, cols)
+	if !ok || err != nil {
+		return nil
+	}
+	k := pl.Kernel
+	if pl.selected && pl.device.Ordered() {
+		k = nil
+	}
+	all := choose.InOrder(k, o, &part, pl.align, pl.backend.Info())
+	if o.Terms > 1 || o.Part > 0 {
+		return all
+	}
+	// The fused multiply-adds of products that underflow can sum to -0. The zeros with which a tile
+	// fills its last step then make it +0.
+	fills := func(s kernel.Tile) bool { return s.K > 0 && pl.device.K%s.K > 0 }
+	return slices.DeleteFunc(all, func(c choose.Candidate) bool {
+		return fills(c.Config.Tile) != fills(pl.Config.Tile)
+	})
+}
+
+// corner returns the product of the first rows and columns of C.
+func corner(p *gemm.Problem, rows, cols int) (part gemm.Problem, err error) {
+	part = *p
+	part.M, part.N = rows, cols
+	for _, x := range []struct {
+		o          gemm.Operand
+		rows, cols int
+	}{{gemm.A, rows, p.K}, {gemm.B, p.K, cols}, {gemm.Up, p.K, cols}, {gemm.C, rows, cols}, {gemm.Residual, rows, cols}} {
+		if p.Uses(x.o) && err == nil {
+			part.Layouts[x.o], _, err = p.Layouts[x.o].Sub(0, 0, x.rows, x.cols)
+		}
+	}
+	return part, err
+}
+
+// With returns the plan of the same product with the kernel and the tile of a candidate.
+func (pl *Plan) With(c *choose.Candidate) (*Plan, error) {
+	return pl.backend.Plan(&pl.device, Options{Kernel: c.Kernel.Name, Tile: c.Config.Tile.String(), KeepLayout: true,
+		Align: pl.align})
 }
 
 // Units returns the rows and columns of C at whose multiples tiles begin, and that are multiples of
@@ -36,10 +85,10 @@ func (pl *Plan) TilesAtOnce() int {
 // Grain returns the number of rows and columns of C at whose multiples it may be cut, so that the
 // parts have the bits of the whole.
 func (pl *Plan) Grain() int {
-	switch {
-	case pl.device.BlockScaled():
+	if pl.device.BlockScaled() {
 		return gemm.ScaleBlock
-	case !pl.ordered():
+	}
+	if _, ok := pl.order(); !ok {
 		return split.Align
 	}
 	return 1
@@ -52,10 +101,22 @@ func (pl *Plan) Order() string {
 }
 
 // Seconds predicts the time of the plan on its GPU.
-func (pl *Plan) Seconds() float64 {
+func (pl *Plan) Seconds() float64 { return pl.CyclesToSeconds(pl.Cycles) }
+
+// SecondsOf predicts the time of the first rows and columns of C with the tile of the plan.
+func (pl *Plan) SecondsOf(rows, cols int) float64 {
+	part, err := corner(&pl.device, rows, cols)
+	if err != nil {
+		return pl.Seconds()
+	}
+	return pl.CyclesToSeconds(choose.Cycles(pl.Kernel, pl.Config.Tile, &part, pl.align, pl.backend.Info()))
+}
+
+// CyclesToSeconds returns the time of a number of clock cycles of the GPU.
+func (pl *Plan) CyclesToSeconds(cycles float64) float64 {
 	clock := 1.5e9 // a usual one, for unknown GPUs
 	if m, err := model.Lookup(pl.backend.Info().Name); err == nil && !m.Generic() {
 		clock = m.ClockHz
 	}
-	return pl.Cycles / clock
+	return cycles / clock
 }

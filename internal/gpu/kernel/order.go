@@ -21,6 +21,10 @@ type Order struct {
 	// Part is the length of the parts of K. Each has a sum of its own, and these sums are added in
 	// ascending order to zero. 0 means that K is one part.
 	Part int
+	// Shares is the number of warps that share the parts in the second launch of split-K. Warp i adds
+	// parts i, i+Shares and so on, and the sums of the warps are added in their order. 0 means that
+	// one thread adds all parts.
+	Shares int
 }
 
 // fusedOrder is the order of kernels that execute a fused multiply-add per product along K.
@@ -41,6 +45,9 @@ func (o Order) String() string {
 	if o.Part > 0 {
 		s += fmt.Sprintf(", in parts of %d of K", o.Part)
 	}
+	if o.Shares > 0 {
+		s += fmt.Sprintf(" that %d warps add", o.Shares)
+	}
 	return s
 }
 
@@ -57,6 +64,9 @@ func (k *Kernel) Order(p *gemm.Problem, s Tile, sm int) (o Order, ok bool) {
 	o = k.OrderFor(p, sm)
 	if s.PartsOfK() > 1 && SplitCount(p, s) > 1 {
 		o.Part = SplitLen(p, s)
+		if warps := splitKSumWarps(s, p.Invariance != gemm.NotInvariant); s.SplitK > 1 && warps > 1 {
+			o.Shares = warps
+		}
 	}
 	return o, true
 }

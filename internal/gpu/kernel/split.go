@@ -121,18 +121,23 @@ const SplitKSumWarps = 8
 // of a row-invariant product with many parts, which a single thread adds.
 const splitKSumLoads, invariantSumLoads = 4, 16
 
+// splitKSumWarps returns the number of warps that partition the parts of a row. It grows only while
+// each warp has several parts, and not in a row-invariant product, whose parts are added in their
+// order.
+func splitKSumWarps(s Tile, invariant bool) int {
+	warps := 1
+	for !invariant && warps < SplitKSumWarps && 2*warps*splitKSumLoads <= s.PartsOfK() {
+		warps *= 2
+	}
+	return warps
+}
+
 // SplitKSumConfig returns the configuration that sums the parts that c leaves. The tile's Stages is
 // the number of loads that a thread has in flight. The tile's K is the number of warps that
-// partition the parts of a row. It grows only while each warp has several parts, and not in a
-// row-invariant product, whose parts are added in their order.
+// partition the parts of a row.
 func SplitKSumConfig(c Config) Config {
-	warps, loads := 1, splitKSumLoads
-	switch parts := c.Tile.PartsOfK(); {
-	case !c.RowInvariant:
-		for warps < SplitKSumWarps && 2*warps*loads <= parts {
-			warps *= 2
-		}
-	case parts > loads:
+	warps, loads := splitKSumWarps(c.Tile, c.RowInvariant), splitKSumLoads
+	if c.RowInvariant && c.Tile.PartsOfK() > loads {
 		loads = invariantSumLoads
 	}
 	c.VecC = min(c.VecC, VectorOf(c.Accum()))

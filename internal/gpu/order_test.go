@@ -1,0 +1,88 @@
+package gpu_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
+)
+
+// TestSameOrder checks that all candidates that add in the order of a plan have its bits, epilogue
+// included, for each type and kernel and also with K in many parts. Candidates of other orders must
+// differ at times, or the test would show nothing.
+func TestSameOrder(t *testing.T) {
+	t.Parallel()
+	rng := testrand.New(t)
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := stream.New(d)
+	same, others, different, shared := 0, 0, 0, 0
+	for _, typ := range rowsTypes {
+		for _, k := range choose.Kernels() {
+			for i := range testkit.Cases(2, 10) {
+				depth := 1 + rng.IntN(1<<(5+rng.IntN(7)))
+				if i == 0 {
+					depth += 1000
+				}
+				x := newRowsCase(rng, typ.in, typ.out, typ.precision, 1+rng.IntN(40), depth, drawEpilogue(rng, typ.out))
+				p := x.problem(t, rng, 1+rng.IntN(x.rows))
+				p.Invariance = gemm.NotInvariant
+				s := k.Tiles[rng.IntN(len(k.Tiles))]
+				if k.SplitsK && s.ClusterK < 2 {
+					s.SplitK = []int{9, 2, 17, 0}[min(i, 1)*rng.IntN(4)]
+				}
+				pl, err := b.Backend.Plan(&p, exec.Options{Kernel: k.Name, Tile: s.String(), KeepLayout: true})
+				if err != nil {
+					continue
+				}
+				run := func(c *choose.Candidate) []byte {
+					return x.compute(t, b, &p, 0, exec.Options{Kernel: c.Kernel.Name, Tile: c.Config.Tile.String()})
+				}
+				want := run(&choose.Candidate{Kernel: k, Config: pl.Config})
+				all := pl.SameOrder(p.M, p.N)
+				for _, c := range some(rng, all, 4) {
+					same++
+					if c.Kernel != k {
+						t.Errorf("%v: kernel %s instead of %s", &p, c.Kernel.Name, k.Name)
+					}
+					if firstDifference(run(&c), want, x.out) >= 0 {
+						t.Errorf("%v, K %d: %s has not the bits of %s", &p, p.K, c.Spec(), pl.Spec())
+					}
+				}
+				o, ok := k.Order(&p, pl.Config.Tile, d.Info().Target.SM)
+				if o.Shares > 0 && len(all) > 1 {
+					shared++
+				}
+				for _, c := range some(rng, choose.CandidatesOf(k, &p, kernel.Align{}, d.Info()), 4) {
+					other, otherOK := k.Order(&p, c.Config.Tile, d.Info().Target.SM)
+					if c.Rejected != nil || !ok || !otherOK || other == o {
+						continue
+					}
+					if others++; firstDifference(run(&c), want, x.out) >= 0 {
+						different++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d candidates of the same order, %d products with shared parts; %d of other orders, %d with other bits", same,
+		shared, others, different)
+	if same == 0 || shared == 0 || different == 0 {
+		t.Error("too few candidates")
+	}
+}
+
+// some returns up to n random elements.
+func some[T any](rng *rand.Rand, all []T, n int) []T {
+	rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all[:min(n, len(all))]
+}

@@ -1,0 +1,130 @@
+package resident
+
+import (
+	"cmp"
+	"slices"
+
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/split"
+)
+
+// The fastest tile for a whole product need not be the fastest for the parts of several GPUs.
+// float32 2048³ has 128 tiles of 128×256, which the 132 SMs of an H200 compute in one round. Half
+// of the product has 64 of them, which take as long. The bits of a product follow from the order of
+// the sums, and not from the tile, so the GPUs may use another tile with the same order.
+
+const (
+	// leastGain is the relative gain in predicted time from which parts have a tile of their own.
+	leastGain = 0.03
+	// mostTiles is the number of such tiles for which divisions are compared. With all tiles, 300
+	// random products on eight H200s were predicted to take 0.1 % less time, but planning took 1.4
+	// times as long.
+	mostTiles = 2
+)
+
+// tiled is the division of a product, with the tile in which all members compute their parts.
+type tiled struct {
+	split.Product // with nonzero factors replaced by 1
+	split.Plan
+	plan  *exec.Plan // of the whole product with that tile, on the first GPU
+	other bool       // whether one GPU would use another tile
+}
+
+// tiles describes a tile that one GPU would not use.
+func (x *tiled) tiles() string {
+	if !x.other {
+		return ""
+	}
+	return "parts with " + x.plan.Spec() + "; "
+}
+
+// fastest divides product q, which pl computes on the first GPU with the kernel that the caller
+// named. The tile is that of pl, or one that is predicted to be faster for the parts of several
+// members. A product that one member computes has the tile of pl.
+func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
+	best := tiled{Product: q, Plan: q.Plan(), plan: pl}
+	if len(q.Weights) < 2 || q.Batch.Kind == gemm.Strided || gpu.Options(named).Tile != "" {
+		return best
+	}
+	// gains reports whether members that compute for a time can be faster than the best division.
+	gains := func(seconds float64) bool {
+		return d.pickTile != nil || q.LeastSeconds(seconds) < (1-leastGain)*best.Plan.Seconds
+	}
+	if !gains(q.Seconds * q.Fraction()) {
+		return best
+	}
+	for _, c := range d.partTiles(pl, &q) {
+		if !gains(pl.CyclesToSeconds(c.Cycles)) {
+			continue
+		}
+		other, err := pl.With(c)
+		if err != nil || !d.allRun(other) {
+			continue
+		}
+		x := tiled{Product: d.product(other, &q.Problem), plan: other, other: true}
+		x.Places, x.Weights, x.Pick = q.Places, q.Weights, q.Pick
+		x.Plan = x.Product.Plan()
+		if d.pickTile != nil || x.Several() && x.Plan.Seconds < (1-leastGain)*best.Plan.Seconds {
+			best = x
+		}
+	}
+	return best
+}
+
+// allRun reports whether all members can run a plan.
+func (d *Device) allRun(pl *exec.Plan) bool {
+	return !slices.ContainsFunc(d.members, func(m *member) bool {
+		_, err := pl.On(m.backend)
+		return err != nil
+	})
+}
+
+// partTiles returns the candidates that are the fastest for the parts of even divisions, if they
+// are faster there than the tile of pl, the fastest first.
+func (d *Device) partTiles(pl *exec.Plan, q *split.Product) (tiles []*choose.Candidate) {
+	for _, part := range q.EvenParts() {
+		c := d.partTile(pl, pl.SameOrder(part.Rows.Len(), part.Cols.Len()))
+		same := func(x *choose.Candidate) bool { return x.Spec() == c.Spec() }
+		if c != nil && !slices.ContainsFunc(tiles, same) {
+			tiles = append(tiles, c)
+		}
+	}
+	slices.SortStableFunc(tiles, func(x, y *choose.Candidate) int { return cmp.Compare(x.Cycles, y.Cycles) })
+	return tiles[:min(len(tiles), mostTiles)]
+}
+
+// partTile returns the fastest of the candidates for a part, or nil if the tile of pl is nearly as
+// fast.
+func (d *Device) partTile(pl *exec.Plan, all []choose.Candidate) *choose.Candidate {
+	if d.pickTile != nil {
+		if i := d.pickTile(all); i >= 0 {
+			return &all[i]
+		}
+		return nil
+	}
+	c := choose.Fastest(all)
+	for i := range all {
+		if x := &all[i]; x.Spec() == pl.Spec() && c.Cycles > (1-leastGain)*x.Cycles {
+			return nil
+		}
+	}
+	return c
+}
+
+// predictor returns a function that predicts the times of parts of C, in units of rows and columns
+// that pl computes. It predicts each size once, as panels have few sizes.
+func predictor(pl *exec.Plan, height, width int) func(rows, cols int) float64 {
+	known := map[[2]int]float64{}
+	p := pl.Problem()
+	return func(rows, cols int) float64 {
+		seconds, found := known[[2]int{rows, cols}]
+		if !found {
+			seconds = pl.SecondsOf(min(rows*height, p.M), min(cols*width, p.N))
+			known[[2]int{rows, cols}] = seconds
+		}
+		return seconds
+	}
+}
