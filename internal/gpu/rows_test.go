@@ -146,6 +146,33 @@ func TestRowInvariance(t *testing.T) {
 	}
 }
 
+// TestRowInvariantZeros checks the rows of products in which all products of elements are negative
+// and underflow. Their sum is -0 unless a zero was added to it, as kernels do that fill the last
+// step along K.
+func TestRowInvariantZeros(t *testing.T) {
+	rng := testrand.New(t)
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range rowsTypes {
+		tiny := map[dtype.Type]float64{dtype.BF16: 0x1p-100, dtype.F32: 0x1p-100, dtype.F64: 0x1p-600}[typ.in]
+		if tiny == 0 { // products of its elements do not underflow in the sums
+			continue
+		}
+		for _, k := range []int{8 * (1 + rng.IntN(16)), 1 + rng.IntN(128)} {
+			x := newRowsCase(rng, typ.in, typ.out, typ.precision, 1+rng.IntN(40), k, gemm.Epilogue{})
+			x.alpha = 1
+			for o, value := range []float64{gemm.A: tiny, gemm.B: -tiny} {
+				for i := range x.values[o] {
+					x.values[o][i] = value
+				}
+			}
+			t.Run(x.in.String()+"-"+x.precision.String(), func(t *testing.T) { x.checkRows(t, rng, d) })
+		}
+	}
+}
+
 func drawEpilogue(rng *rand.Rand, out dtype.Type) (e gemm.Epilogue) {
 	if rng.IntN(3) == 0 {
 		e.Bias = gemm.BiasCol

@@ -32,11 +32,11 @@ func (pl *Plan) SameOrder(rows, cols int) []choose.Candidate {
 		k = nil
 	}
 	all := choose.InOrder(k, o, &part, pl.align, pl.backend.Info())
-	if o.Terms > 1 || o.Part > 0 {
+	if o.Terms > 1 || o.Part > 0 || pl.device.Ordered() {
 		return all
 	}
 	// The fused multiply-adds of products that underflow can sum to -0. The zeros with which a tile
-	// fills its last step then make it +0.
+	// fills its last step then make it +0, as does every kernel in a row-invariant product.
 	fills := func(s kernel.Tile) bool { return s.K > 0 && pl.device.K%s.K > 0 }
 	return slices.DeleteFunc(all, func(c choose.Candidate) bool {
 		return fills(c.Config.Tile) != fills(pl.Config.Tile)

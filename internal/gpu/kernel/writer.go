@@ -85,8 +85,13 @@ func (g *Writer) GroupedTile(n, tileRows, tileCols build.Reg, rows int) (i, j bu
 // ToAccType converts a loaded element of A or B to the type of the accumulators.
 func (g *Writer) ToAccType(x build.Reg) build.Reg { return g.converted(x, g.AccType) }
 
-// SumToEpilogueType converts a sum to the type of the epilogue.
+// SumToEpilogueType converts a sum to the type of the epilogue. The sum of a row-invariant product
+// is not -0: products that underflow can sum to -0, but not in a kernel that fills its last step
+// along K with zeros.
 func (g *Writer) SumToEpilogueType(sum build.Reg) build.Reg {
+	if g.Config.RowInvariant && g.AccType.Class() == ptx.Float {
+		sum = g.Add(sum, g.Var("", g.AccType, 0))
+	}
 	if g.AccType == g.EpilogueType {
 		return sum
 	}
