@@ -41,7 +41,7 @@ const (
 // one row and such a matrix must gather a divided one; and that of small K, whose result is such a
 // matrix, must copy the result to each GPU that stores it.
 func (d *Device) placementOf(l gemm.Layout, count int) placement {
-	if d.dividesAll || l.Bytes()*count > mostOnEach || d.enter() != nil { // alloc returns the error
+	if d.dividesAll || l.Bytes()*count >= mostOnEach || d.enter() != nil { // alloc returns the error
 		return divided
 	}
 	defer d.leave()
@@ -62,9 +62,9 @@ func (d *Device) placementOf(l gemm.Layout, count int) placement {
 	return at
 }
 
-// predictPlacement returns the placement of square matrices. They are on the first GPU alone unless
-// the product of squares gains more from another placement than others lose, or the first GPU would
-// take longer to send all others their parts, for products with divided matrices.
+// predictPlacement returns the placement of square matrices for which the product of squares gains
+// most and the others lose least. Matrices on each GPU also save the time in which the first GPU
+// would send all others their parts, for products with divided matrices.
 func (d *Device) predictPlacement(x squaresKey) placement {
 	others := len(d.members) - 1
 	bytes := gemm.Padded(gemm.Dense(x.kind, x.side, x.side)).Bytes() * x.count
@@ -78,21 +78,28 @@ func (d *Device) predictPlacement(x squaresKey) placement {
 	if err == nil {
 		thin, err = d.predictTimes(x, x.side, small)
 	}
-	loss := slowerCounts * (row.divided - row.one)
-	if x.count > 1 { // the products of divided batches copy nothing
-		loss = 0
+	// value returns the time that a placement saves for squares, less what it costs the others.
+	value := func(saved float64, of func(times) float64) float64 {
+		slower := max(of(row)-row.one, 0) + max(of(thin)-thin.one, 0)
+		return saved - slowerCounts*slower
 	}
-	switch gain := squares.one - squares.divided; {
+	each := value(max(squares.one-squares.onEach, send), func(t times) float64 { return t.onEach })
+	dividing := value(squares.one-squares.divided, func(t times) float64 { return t.divided })
+	switch {
 	case err != nil && send > sendSeconds: // no product multiplies them alone
 		return divided
 	case err != nil:
 		return onFirst
-	case gain > max(loss, 0):
+	case x.count > 1 && squares.divided < squares.one: // the products of divided batches copy nothing
 		return divided
-	case x.count > 1, max(squares.one-squares.onEach, send) <= slowerCounts*(thin.onEach-thin.one):
+	case x.count > 1:
 		return onFirst
+	case dividing > max(each, 0):
+		return divided
+	case each > 0:
+		return onEach
 	}
-	return onEach
+	return onFirst
 }
 
 // times holds predicted times of a product in seconds.

@@ -47,8 +47,9 @@ func TestPlacement(t *testing.T) {
 		{2, 4096, 4096, dtype.BF16, split.Rows, onEach},     // a divided B costs one row more than squares gain
 		{2, 1024, 1024, dtype.F32, split.Columns, onFirst},
 		{2, 1536, 1536, dtype.F32, split.Columns, onEach},
-		{2, 2048, 2048, dtype.F32, split.Columns, divided}, // half of it with smaller tiles
-		{2, 3072, 3072, dtype.F32, split.Columns, divided},
+		{2, 2048, 2048, dtype.F32, split.Columns, onEach}, // half of it with smaller tiles
+		{2, 3072, 3072, dtype.F32, split.Columns, onEach},
+		{2, 4096, 4096, dtype.F32, split.Columns, divided}, // 64 MiB
 		{2, 2048, 2048, dtype.F64, split.Rows, onEach},
 		{2, 9130, 208, dtype.F32, split.Rows, onFirst},
 		{4, 1536, 1536, dtype.BF16, split.Rows, onFirst},
