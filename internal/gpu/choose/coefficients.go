@@ -101,6 +101,7 @@ type skinnyCosts struct {
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
 	line         float64 // the same for a line
 	single       float64 // the same for a line that only one lane reads
+	shortRow     float64 // bytes that memory delivers for nothing, for each that a row is short of a line
 }
 
 // mmaCosts are those of the kernel mma. The rates were fitted by hand. That of float64 is the rate

@@ -22,8 +22,8 @@ var h200 = coefficients{
 		memory: 0.947, shortRun: 1.04,
 	},
 	skinny: skinnyCosts{
-		launch: 648, block: 618, exposed: 1.87, partExposed: 1.5, latency: 894, cacheLatency: 261,
-		alone: 31.1, sector: 0.174, line: 0.369, single: 1.45,
+		launch: 627, block: 574, exposed: 1.82, partExposed: 1.5, latency: 974, cacheLatency: 209,
+		alone: 30.3, sector: 0.215, line: 0.37, single: 1.45, shortRow: 0.0573,
 	},
 	mma: mmaCosts{
 		launch: 1900, block: 663, later: 0.292,

@@ -34,6 +34,7 @@ type skinnyStrip struct {
 	vec    int     // elements of one load
 	rows   int     // rows that a thread loads
 	inside int     // rows among them that the matrix has
+	total  int     // rows of the matrix
 	block  int     // rows of the tile that the matrix has
 	warp   int     // rows that a warp loads
 	lanes  int     // lanes of a warp along K
@@ -68,7 +69,7 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	first := float64(min(busiest, b.held))*b.start(n) + n.latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
 	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
-	traffic := j.traffic + b.rereadBytes(j, c.Tile)
+	traffic := j.traffic + b.rereadBytes(j, c.Tile) + n.shortRow*b.shortRows(j)
 	delivery := max(j.perSM(traffic, j.costs.machine.memory), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
@@ -90,6 +91,17 @@ func (b *skinnyBlock) rereadBytes(j *job, s kernel.Tile) float64 {
 	rowsAtOnce := max(b.held*j.sms/kernel.CeilDiv(j.N, s.N), 1)
 	again := float64(kernel.CeilDiv(kernel.CeilDiv(j.M, s.M), rowsAtOnce) - 1)
 	return again * max(float64(j.B().Bytes())-j.costs.machine.cache, 0)
+}
+
+// shortRows returns the bytes by which the rows of the long operand that blocks read are shorter
+// than a line, if they do not run along K.
+func (b *skinnyBlock) shortRows(j *job) float64 {
+	row := float64(b.many.block) * b.many.size
+	if b.many.kMajor || row == 0 {
+		return 0
+	}
+	rows := volume(j.Products(), j.K, b.many.total) * b.many.size / row
+	return rows * max(lineBytes-row, 0)
 }
 
 // fresh returns the part of the bytes which blocks read that comes from memory.
@@ -144,8 +156,10 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) skinnyBlock {
 		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), kernel.SkinnyPatch)
 	}
 	size := float64(b.in.Bits()) / 8
-	b.few = skinnyStrip{kMajor: !c.TransA, vec: c.VecA, block: j.M, size: size, pitch: size * float64(j.A().LD)}
-	b.many = skinnyStrip{kMajor: c.TransB, vec: c.VecB, block: j.N, size: size, pitch: size * float64(j.B().LD)}
+	strip := func(kMajor bool, vec, rows int, l *gemm.Layout) skinnyStrip {
+		return skinnyStrip{kMajor: kMajor, vec: vec, total: rows, block: rows, size: size, pitch: size * float64(l.LD)}
+	}
+	b.few, b.many = strip(!c.TransA, c.VecA, j.M, j.A()), strip(c.TransB, c.VecB, j.N, j.B())
 	if !kernel.HasSlimRows(s) {
 		b.few, b.many = b.many, b.few
 	}
