@@ -78,7 +78,7 @@ func (d *Device) predictPlacement(x squaresKey) placement {
 	if err == nil {
 		thin, err = d.predictTimes(x, x.side, small)
 	}
-	// value returns the time that a placement saves for squares, less what it costs the others.
+	// value returns the time that a placement saves for squares, less the time that others lose.
 	value := func(saved float64, of func(times) float64) float64 {
 		slower := max(of(row)-row.one, 0) + max(of(thin)-thin.one, 0)
 		return saved - slowerCounts*slower
