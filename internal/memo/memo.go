@@ -2,7 +2,10 @@
 // arguments.
 package memo
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // limit is the number of entries of a table. A full table is emptied: programs that repeat their
 // calls need fewer entries, and others gain nothing from a table.
@@ -36,4 +39,18 @@ func (t *Table[K, V]) Get(key K, compute func() (V, error)) (V, error) {
 	}
 	t.values[key] = v
 	return v, nil
+}
+
+// All returns a copy of the entries.
+func (t *Table[K, V]) All() map[K]V {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.values)
+}
+
+// Clear removes all entries.
+func (t *Table[K, V]) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.values)
 }

@@ -20,6 +20,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/memo"
 	"tilework/internal/split"
 )
 
@@ -45,12 +46,13 @@ type Device struct {
 	// products in the same order.
 	ordering sync.Mutex
 
-	mu         sync.Mutex // guards the fields below
-	live       map[*block]struct{}
-	plans      map[planKey]*exec.Plan
-	divisions  map[divisionKey]*division
-	placements map[squaresKey]placement
-	later      error // the first error that no caller has received
+	plans      memo.Table[planKey, *exec.Plan]
+	divisions  memo.Table[divisionKey, *division]
+	placements memo.Table[squaresKey, placement]
+
+	mu    sync.Mutex // guards the fields below
+	live  map[*block]struct{}
+	later error // the first error that no caller has received
 }
 
 // member is a GPU of a device.
@@ -84,8 +86,7 @@ func Open(name backend.Device) (*Device, error) {
 			gemm.ErrUnsupported, name)
 	}
 	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, dividesAll: dividesSmall.Load(),
-		live: map[*block]struct{}{}, plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{},
-		placements: map[squaresKey]placement{}}
+		live: map[*block]struct{}{}}
 	err := gpu.EachMember(name, func(name backend.Device) error {
 		b, release, err := gpu.Open(name)
 		if err != nil {
@@ -190,9 +191,9 @@ func (d *Device) Close() error {
 		errs = append(errs, b.freeParts())
 	}
 	clear(d.live)
-	clear(d.plans)
-	clear(d.divisions)
-	clear(d.placements)
+	d.plans.Clear()
+	d.divisions.Clear()
+	d.placements.Clear()
 	return device.Join(append(errs, d.failedLater(), d.release())...)
 }
 

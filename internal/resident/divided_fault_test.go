@@ -367,7 +367,7 @@ func TestDividedVerifyMemory(t *testing.T) {
 		}
 	}
 	const check = (2*m + 2*n + 2*k) * 8 * (verify.NumVectors + 1) // vectors and weights, in float64
-	for _, v := range d.divisions {
+	for _, v := range d.divisions.All() {
 		for i := range gpus {
 			scratch := v.launches[i][0].plan.ScratchBytes()
 			if scratch <= check {

@@ -200,10 +200,10 @@ func TestDividedGroupsPlan(t *testing.T) {
 		t.Errorf("%d bytes were copied", n)
 	}
 	found := false
-	for _, v := range d.divisions {
+	for _, v := range d.divisions.All() {
 		found = found || v.String() == "emu:h200 computes columns 0 to 63; emu:h200#1 computes columns 64 to 127"
 	}
 	if !found {
-		t.Errorf("no division by columns among %d", len(d.divisions))
+		t.Errorf("no division by columns among %d", len(d.divisions.All()))
 	}
 }

@@ -290,14 +290,14 @@ func TestDividedBits(t *testing.T) {
 					t.Fatalf("%+v: the bits differ from those of one GPU", c)
 				}
 			}
-			other := 0
-			for key, x := range d.divisions {
+			other, divisions := 0, d.divisions.All()
+			for key, x := range divisions {
 				if x.plan.Spec() != key.plan.Spec() {
 					other++
 				}
 			}
-			if other < len(d.divisions)/4 {
-				t.Errorf("%d of %d products with another tile than on one GPU", other, len(d.divisions))
+			if other < len(divisions)/4 {
+				t.Errorf("%d of %d products with another tile than on one GPU", other, len(divisions))
 			}
 		})
 	}

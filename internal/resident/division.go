@@ -84,23 +84,7 @@ func (d *Device) division(pl *exec.Plan, p *Product, swapped bool) (*division, e
 			key.places[o] = placeKey{int(at.Matrix.By), at.Matrix.Rows, at.Matrix.Cols, at.Row, at.Col, on.Memory.unit}
 		}
 	}
-	d.mu.Lock()
-	found := d.divisions[key]
-	d.mu.Unlock()
-	if found != nil {
-		return found, nil
-	}
-	found, err := d.divide(pl, p, swapped)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.divisions) >= mostPlans {
-		clear(d.divisions)
-	}
-	d.divisions[key] = found
-	return found, nil
+	return d.divisions.Get(key, func() (*division, error) { return d.divide(pl, p, swapped) })
 }
 
 // divide plans the division of a product that pl computes on the first GPU.

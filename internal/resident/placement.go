@@ -46,19 +46,7 @@ func (d *Device) placementOf(l gemm.Layout, count int) placement {
 	}
 	defer d.leave()
 	key := squaresKey{l.Type, int(math.Sqrt(float64(l.Rows) * float64(l.Cols))), count}
-	d.mu.Lock()
-	at, found := d.placements[key]
-	d.mu.Unlock()
-	if found {
-		return at
-	}
-	at = d.predictPlacement(key)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.placements) >= mostPlans {
-		clear(d.placements)
-	}
-	d.placements[key] = at
+	at, _ := d.placements.Get(key, func() (placement, error) { return d.predictPlacement(key), nil })
 	return at
 }
 

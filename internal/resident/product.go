@@ -336,33 +336,16 @@ type planKey struct {
 	changes uint64 // count of changes of the tuned choices
 }
 
-// mostPlans is the maximum number of plans that a device keeps.
-const mostPlans = 1024
-
 // plan returns the plan of a product on the first GPU, with unit factors. Planning takes longer
 // than launching, so plans are kept.
 func (d *Device) plan(p *gemm.Problem, m *kernel.Memory, name string) (*exec.Plan, error) {
 	key := planKey{p.UnitFactors(), name, alignment(m), tuned.Changes()}
-	d.mu.Lock()
-	pl := d.plans[key]
-	d.mu.Unlock()
-	if pl != nil {
-		return pl, nil
-	}
-	opt := gpu.Options(name)
-	opt.KeepLayout, opt.Align = true, key.align
-	kept := key.problem
-	pl, err := gpu.PlanResident(d.first(), &kept, opt)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.plans) >= mostPlans {
-		clear(d.plans)
-	}
-	d.plans[key] = pl
-	return pl, nil
+	return d.plans.Get(key, func() (*exec.Plan, error) {
+		opt := gpu.Options(name)
+		opt.KeepLayout, opt.Align = true, key.align
+		kept := key.problem
+		return gpu.PlanResident(d.first(), &kept, opt)
+	})
 }
 
 // maxAlign is the alignment of all memory of a device.

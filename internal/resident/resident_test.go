@@ -269,22 +269,9 @@ func TestPlansAreKept(t *testing.T) {
 		if err := m[2].CopyOut(t.Context(), dtype.Bytes(data), l); err != nil || data[7] != want {
 			t.Errorf("%+v: %v, %v, want %v", step, data[7], err, want)
 		}
-		if len(d.plans) != step.plans {
-			t.Errorf("%+v: %d plans are kept, want %d", step, len(d.plans), step.plans)
+		if n := len(d.plans.All()); n != step.plans {
+			t.Errorf("%+v: %d plans are kept, want %d", step, n, step.plans)
 		}
-	}
-	for n := range mostPlans + 10 {
-		p := product(1, 0, m[:])
-		// Each leading dimension is a plan of its own.
-		p.Operands[gemm.A].On.Layout.Rows, p.Operands[gemm.B].On.Layout.Rows, p.Operands[gemm.C].On.Layout.Rows = 1, 1, 1
-		p.Operands[gemm.A].On.Layout.Cols, p.Operands[gemm.B].On.Layout.Cols, p.Operands[gemm.C].On.Layout.Cols = 1, 1, 1
-		p.Operands[gemm.A].On.Layout.LD = 4 + n
-		if _, _, err := PlanOf(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(d.plans) > mostPlans {
-		t.Errorf("%d plans are kept, want at most %d", len(d.plans), mostPlans)
 	}
 }
 
