@@ -22,6 +22,9 @@ func TestRowInvariantISAs(t *testing.T) {
 			m, n, k := 1+rng.IntN(40), 1+rng.IntN(100), 1+rng.IntN(1500)
 			p := testkit.Product(t, typ, typ, m, n, k).WithRowInvariance(false)
 			b := gemm.Buffers{gemm.A: someBytes(rng, p.Layouts[gemm.A]), gemm.B: someBytes(rng, p.Layouts[gemm.B])}
+			if tiny := tinyOf[typ]; tiny > 0 && rng.IntN(3) == 0 { // all products underflow, and sum to -0
+				b = gemm.Buffers{gemm.A: equalBytes(p.Layouts[gemm.A], tiny), gemm.B: equalBytes(p.Layouts[gemm.B], -tiny)}
+			}
 			var want []byte
 			for _, k := range kernels {
 				if k.naive || k.Name == "portable" || !k.Available() || !k.Multiplies(typ) || k.flushes {
@@ -64,6 +67,18 @@ func (k *Kernel) optionsOf(t *testing.T, p *gemm.Problem, b *gemm.Buffers) (all 
 	}
 	named.Packed = packed
 	return append(all, named)
+}
+
+// tinyOf maps types to numbers whose products underflow in the type of the sums.
+var tinyOf = map[dtype.Type]float64{dtype.F32: 0x1p-100, dtype.BF16: 0x1p-100, dtype.F64: 0x1p-600}
+
+// equalBytes returns the memory of a matrix of equal numbers.
+func equalBytes(l gemm.Layout, x float64) []byte {
+	b := make([]byte, l.Bytes())
+	for i := range l.Len() {
+		l.Type.Set(b, i, x)
+	}
+	return b
 }
 
 // someBytes returns the memory of a matrix of random numbers from -1 to 1.
