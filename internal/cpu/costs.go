@@ -26,11 +26,14 @@ type costs struct {
 	// reach bytes, have none. fetched is the part of it that a prefetch saves.
 	wait, streams, reach, fetched float64
 	// written is the time of a line of C relative to one of A and B. inTiles and inRows are those of
-	// unpacked tiles and whole rows relative to packed tiles.
-	// stream is the time of a line that is written with non-temporal stores.
-	written, inTiles, inRows, stream float64
+	// unpacked tiles and whole rows relative to packed tiles, and aligned that of whole rows that are
+	// written in aligned vectors. stream is the time of a line that is written with non-temporal
+	// stores.
+	written, inTiles, inRows, aligned, stream float64
 	// prefetched is the part of the time of A's lines that remains where tiles prefetch them.
 	prefetched float64
+	// torn is the additional time of storing a vector that is in two lines, relative to store.
+	torn float64
 	// ragged is the additional number of lines of a short run.
 	ragged float64
 	// tlb is the time of a run on a page that the first-level TLB, with that many entries, no longer
@@ -69,71 +72,73 @@ var cpuModels = []cpuModel{
 
 var zen4AVX2 = costs{
 	fma: 0.1355, load: 0.1489, latency: 1.101, store: 0.3705, tile: 0.8553, half: 0.9265, embedded: 1.091,
-	call: 7.702, direct: 89.8, packs: 0.4886, axpy: 144.2, dot: 88.75, blocked: 0.1737, phase: 407.4, swap: 299.1,
-	fromL2: 0.1595, fromL3: 0.4386, fromMemory: 4.29, wait: 0.7499, streams: 35.6, reach: 1.123e+07,
-	fetched: 0.5998, written: 0.8663, inTiles: 0.7836, inRows: 0.6815, stream: 1.587, prefetched: 0.971,
-	ragged: 0.4556, tlb: 0.5029, entries: 6.111, conflict: 0.7373, zip: 0.08694, copyWord: 0.0005898,
-	copyRow: 2.44, zipCall: 32.8, copies: 0.03784, transpose: 0.1178, element: 0.6956, widen: 0.07971,
-	update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053, reduceTall: 0.418, rows: 0.682, exposed: 0.5678,
-	exposedDots: 0.5221,
-	l1:          32 << 10, l2: 1 << 20, l3: 1.499e+07,
+	call: 7.702, direct: 89.8, packs: 0.4886, axpy: 144.2, dot: 88.75, blocked: 0.1737, phase: 407.4,
+	swap: 299.1, fromL2: 0.1595, fromL3: 0.4386, fromMemory: 4.29, wait: 0.7499, streams: 35.6,
+	reach: 1.123e+07, fetched: 0.5998, written: 0.8663, inTiles: 0.7836, inRows: 0.6815, aligned: 0.6815,
+	stream: 1.587, prefetched: 0.971, torn: 1, ragged: 0.4556, tlb: 0.5029, entries: 6.111, conflict: 0.7373,
+	zip: 0.08694, copyWord: 0.0005898, copyRow: 2.44, zipCall: 32.8, copies: 0.03784, transpose: 0.1178,
+	element: 0.6956, widen: 0.07971, update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053,
+	reduceTall: 0.418, rows: 0.682, exposed: 0.5678, exposedDots: 0.5221,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.499e+07,
 }
 
 var zen4AVX512 = costs{
 	fma: 0.2627, load: 0.3679, latency: 1.575, store: 0.4575, tile: 0.02178, half: 0.5855, embedded: 0.6821,
 	call: 8.044, direct: 72.5, packs: 39.4, axpy: 193.3, dot: 164, blocked: 521.5, phase: 110.1, swap: 120.3,
 	fromL2: 0.1724, fromL3: 0.07873, fromMemory: 3.457, wait: 0.6477, streams: 35.38, reach: 1.107e+07,
-	fetched: 0.949, written: 1.045, inTiles: 0.9009, inRows: 0.7638, stream: 1.304, prefetched: 0.7991,
-	ragged: 0.5833, tlb: 0.2106, entries: 12.38, conflict: 0.6662, zip: 0.08367, copyWord: 0.0009364,
-	copyRow: 3.568, zipCall: 19.39, copies: 0.2969, transpose: 0.1908, element: 0.7748, widen: 0.1448,
-	update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033, rows: 0.8653, exposed: 0.5973,
-	exposedDots: 0.4216,
-	l1:          32 << 10, l2: 1 << 20, l3: 1.455e+07,
+	fetched: 0.949, written: 1.045, inTiles: 0.9009, inRows: 0.7638, aligned: 0.7638, stream: 1.304,
+	prefetched: 0.7991, torn: 0, ragged: 0.5833, tlb: 0.2106, entries: 12.38, conflict: 0.6662, zip: 0.08367,
+	copyWord: 0.0009364, copyRow: 3.568, zipCall: 19.39, copies: 0.2969, transpose: 0.1908, element: 0.7748,
+	widen: 0.1448, update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033,
+	rows: 0.8653, exposed: 0.5973, exposedDots: 0.4216,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.455e+07,
 }
 
 var zen4AVX512BF16 = costs{
 	fma: 0.3123, load: 0.5346, latency: 7.337, store: 3.977, tile: 0.01041, half: 0.4927, embedded: 0.8089,
 	call: 40.1, direct: 84.15, packs: 720, axpy: 603.6, dot: 435.8, blocked: 1203, phase: 428.6, swap: 130.1,
-	fromL2: 0.01121, fromL3: 0.02748, fromMemory: 7.959, wait: 1.035, streams: 34.7, reach: 1.078e+07, fetched: 0.5,
-	written: 6.131, inTiles: 1.148, inRows: 0.8714, stream: 1.345, prefetched: 0.9851, ragged: 0.8606, tlb: 0.1991,
-	entries: 7.048, conflict: 0.6562, zip: 0.06834, copyWord: 0.0008063, copyRow: 13.3, zipCall: 156.4,
-	copies: 0.1767, transpose: 3.13, element: 2.138, widen: 0.09213, update: 1.956, broadcast: 1.378, dots: 0.3697,
-	reduce: 5.395, reduceTall: 0.6008, rows: 0.7554, exposed: 0.03785, exposedDots: 0.009897,
+	fromL2: 0.01121, fromL3: 0.02748, fromMemory: 7.959, wait: 1.035, streams: 34.7, reach: 1.078e+07,
+	fetched: 0.5, written: 6.131, inTiles: 1.148, inRows: 0.8714, aligned: 0.8714, stream: 1.345,
+	prefetched: 0.9851, torn: 0, ragged: 0.8606, tlb: 0.1991, entries: 7.048, conflict: 0.6562, zip: 0.06834,
+	copyWord: 0.0008063, copyRow: 13.3, zipCall: 156.4, copies: 0.1767, transpose: 3.13, element: 2.138,
+	widen: 0.09213, update: 1.956, broadcast: 1.378, dots: 0.3697, reduce: 5.395, reduceTall: 0.6008,
+	rows: 0.7554, exposed: 0.03785, exposedDots: 0.009897,
 	l1: 32 << 10, l2: 1 << 20, l3: 5.931e+06,
 }
 
 var xeonAVX2 = costs{
 	fma: 0.1267, load: 0.1339, latency: 1.204, store: 0.7407, tile: 0.0106, half: 0.7472, embedded: 1.314,
-	call: 4.776, direct: 36.54, packs: 7.197, axpy: 69.97, dot: 118.4, blocked: 2.102, phase: 295.4, swap: 82.71,
-	fromL2: 0.2295, fromL3: 0.9929, fromMemory: 1.995, wait: 0.2114, streams: 95.55, reach: 1.824e+06, fetched: 0.02492,
-	written: 0.707, inTiles: 1.088, inRows: 1.155, stream: 2.252, prefetched: 0.9571, ragged: 0.6022, tlb: 0.1564,
-	entries: 0.04115, conflict: 0.6827, zip: 0.09977, copyWord: 0.04006, copyRow: 1.389, zipCall: 21.67,
-	copies: 0.2397, transpose: 0.2948, element: 0.5651, widen: 0.07966, update: 2.451, broadcast: 0.9554, dots: 1.302,
+	call: 4.776, direct: 36.54, packs: 7.197, axpy: 69.97, dot: 118.4, blocked: 2.102, phase: 295.4,
+	swap: 82.71, fromL2: 0.2295, fromL3: 0.9929, fromMemory: 1.995, wait: 0.2114, streams: 95.55,
+	reach: 1.824e+06, fetched: 0.02492, written: 0.707, inTiles: 1.088, inRows: 1.155, aligned: 0.5,
+	stream: 2.252, prefetched: 0.9571, torn: 0, ragged: 0.6022, tlb: 0.1564, entries: 0.04115,
+	conflict: 0.6827, zip: 0.09977, copyWord: 0.04006, copyRow: 1.389, zipCall: 21.67, copies: 0.2397,
+	transpose: 0.2948, element: 0.5651, widen: 0.07966, update: 2.451, broadcast: 0.9554, dots: 1.302,
 	reduce: 0.9541, reduceTall: 0.4113, rows: 0.823, exposed: 0.7458, exposedDots: 0.7431,
 	l1: 48 << 10, l2: 2 << 20, l3: 2.835e+07,
 }
 
 var xeonAVX512 = costs{
 	fma: 0.122, load: 0.1545, latency: 1.007, store: 0.522, tile: 0.006862, half: 0.8903, embedded: 0.8687,
-	call: 11.63, direct: 57.67, packs: 42.84, axpy: 105.4, dot: 120.2, blocked: 26.7, phase: 261.2, swap: 172.1,
-	fromL2: 0.3521, fromL3: 0.3998, fromMemory: 0.9889, wait: 2.302, streams: 66.22, reach: 6.587e+07,
-	fetched: 0.4412, written: 1.652, inTiles: 0.7689, inRows: 2.186, stream: 40.73, prefetched: 0.6091,
-	ragged: 1.074, tlb: 1.031, entries: 8.994, conflict: 0.5514, zip: 0.1131, copyWord: 0.08477, copyRow: 1.416,
-	zipCall: 13.73, copies: 0.08146, transpose: 0.3263, element: 0.6435, widen: 0.1836, update: 2.103,
-	broadcast: 0.3843, dots: 1.37, reduce: 1.966, reduceTall: 0.6258, rows: 0.6695, exposed: 0.6302,
-	exposedDots: 0.5154,
-	l1:          48 << 10, l2: 2 << 20, l3: 1.574e+06,
+	call: 11.63, direct: 57.67, packs: 42.84, axpy: 105.4, dot: 120.2, blocked: 26.7, phase: 261.2,
+	swap: 172.1, fromL2: 0.3521, fromL3: 0.3998, fromMemory: 0.9889, wait: 2.302, streams: 66.22,
+	reach: 6.587e+07, fetched: 0.4412, written: 1.652, inTiles: 0.7689, inRows: 2.186, aligned: 0.5,
+	stream: 40.73, prefetched: 0.6091, torn: 0.5, ragged: 1.074, tlb: 1.031, entries: 8.994, conflict: 0.5514,
+	zip: 0.1131, copyWord: 0.08477, copyRow: 1.416, zipCall: 13.73, copies: 0.08146, transpose: 0.3263,
+	element: 0.6435, widen: 0.1836, update: 2.103, broadcast: 0.3843, dots: 1.37, reduce: 1.966,
+	reduceTall: 0.6258, rows: 0.6695, exposed: 0.6302, exposedDots: 0.5154,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.574e+06,
 }
 
 var xeonAMX = costs{
-	fma: 0.0428, load: 0.0999, latency: 2.65, store: 7.33, tile: 1.1, half: 1, embedded: 1, call: 96.6, direct: 73,
-	packs: 762, axpy: 863, dot: 494, blocked: 1.23, phase: 1.26e+03, swap: 459, fromL2: 0.00111, fromL3: 0.000522,
-	fromMemory: 0.717, wait: 1, streams: 40, reach: 1.2e+07, fetched: 0.5, written: 40.7, inTiles: 1, inRows: 1.12,
-	stream: 2.5, prefetched: 1.08, ragged: 0.761, tlb: 0.248, entries: 9.05, conflict: 1.15, zip: 0.3,
-	copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431, transpose: 3.37, element: 1.98, widen: 0.115,
-	update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04, reduceTall: 1, rows: 1, exposed: 0.16,
-	exposedDots: 2.63,
-	l1:          48 << 10, l2: 2 << 20, l3: 1.01e+07,
+	fma: 0.0428, load: 0.0999, latency: 2.65, store: 7.33, tile: 1.1, half: 1, embedded: 1, call: 96.6,
+	direct: 73, packs: 762, axpy: 863, dot: 494, blocked: 1.23, phase: 1.26e+03, swap: 459, fromL2: 0.00111,
+	fromL3: 0.000522, fromMemory: 0.717, wait: 1, streams: 40, reach: 1.2e+07, fetched: 0.5, written: 40.7,
+	inTiles: 1, inRows: 1.12, aligned: 1.12, stream: 2.5, prefetched: 1.08, torn: 0, ragged: 0.761, tlb: 0.248,
+	entries: 9.05, conflict: 1.15, zip: 0.3, copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431,
+	transpose: 3.37, element: 1.98, widen: 0.115, update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04,
+	reduceTall: 1, rows: 1, exposed: 0.16, exposedDots: 2.63,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07,
 }
 
 // thisCPU returns the model of this CPU.

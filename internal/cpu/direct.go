@@ -360,17 +360,34 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	}
 }
 
+// alignsRows reports whether AlignedRow kernels write rows of C that are ldc elements apart, for
+// depth steps of K and beta = 0: a vector of other kernels would often be in two lines. It depends
+// on the layout alone, and not on the address, because other kernels can sum in another order.
+func (mk *microKernel[T]) alignsRows(depth, ldc int) bool {
+	return depth <= len(mk.AlignedRow) && !startLines[T](ldc)
+}
+
+// startLines reports whether rows that are ld elements apart can all start on cache lines.
+func startLines[T scalar](ld int) bool { return dtype.Of[T]().Bytes(ld)%asm.Line == 0 }
+
 // computeRows computes a part of C along its rows, with the Update kernels: as many rows at a time
 // as there are kernels for outerSteps steps of K. It computes single rows if they are written with
-// non-temporal stores.
+// non-temporal stores or in aligned vectors.
 func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 	b, ldb := d.b, d.ldb
 	if d.packs() {
 		b, ldb = d.panels, d.panelCols
 	}
-	if d.nonTemporal {
+	var ofRows []asm.Update[T]
+	switch {
+	case d.nonTemporal:
+		ofRows = d.StreamRow
+	case d.beta == 0 && d.alignsRows(d.k, d.ldc):
+		ofRows = d.AlignedRow
+	}
+	if ofRows != nil {
 		for i := i0; i < i0+rows; i++ {
-			d.StreamRow[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols, d.alpha, 0)
+			ofRows[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols, d.alpha, 0)
 		}
 		return
 	}

@@ -20,6 +20,7 @@ type model struct {
 	m, n, k         float64
 	a, b, c         float64 // bytes of the matrices
 	all             float64 // of all three
+	storing         float64 // time of storing a vector of C
 	transA, alongKB bool    // whether rows of op(A) and columns of op(B) are stored across K and along K
 	widened         float64 // elements that algorithms without tiles widen
 	pagesA, pagesB  float64 // pages that a step of K of A or a row of B advances
@@ -65,6 +66,9 @@ func (mk *microKernel[T]) modelOf(p *gemm.Problem) model {
 		conflictA: hasSetConflicts(p.Layouts[gemm.A]), conflictB: hasSetConflicts(p.Layouts[gemm.B])}
 	x.a, x.b, x.c = touched(p.Layouts[gemm.A]), touched(p.Layouts[gemm.B]), touched(p.Layouts[gemm.C])
 	x.all = x.a + x.b + x.c
+	if x.storing = x.store; !startLines[T](p.C().LD) {
+		x.storing *= 1 + x.torn*min(x.lanes*size/lineBytes, 1)
+	}
 	if p.In() != p.Accum() {
 		x.widened = x.m*x.k + x.k*x.n
 	}
@@ -205,7 +209,7 @@ func (x *model) multiplyDirect(l *directLoops, edge float64) float64 {
 		if l.algorithm != algoDeep { // else no step waits for the one before it
 			step = max(step, x.latency)
 		}
-		return l.k*step + l.h*(vectors+half)*x.store + x.tile
+		return l.k*step + l.h*(vectors+half)*x.storing + x.tile
 	}
 	compute := (l.panels - 1) * tile(2, 0)
 	if rest := x.n - (l.panels-1)*x.nr - edge; rest > 0 {
@@ -295,16 +299,23 @@ func (mk *microKernel[T]) predictRows(x *model, p *gemm.Problem, w method) float
 	rows, steps := float64(int(1)<<(len(mk.Update)-1)), 0.0
 	writing := x.inRows * x.writing(1, x.all)
 	nonTemporal := mk.passesCache(p, algoRows)
-	if nonTemporal {
+	single := nonTemporal || p.Beta == 0 && mk.alignsRows(p.K, p.C().LD) // a row and all of K at a time
+	switch {
+	case nonTemporal:
 		rows, writing = 1, x.stream*x.c/lineBytes
+	case single:
+		rows, writing = 1, x.aligned*x.writing(1, x.all)
 	}
 	start, perRows := x.direct, 0.0
 	most := float64(int(1) << (len(mk.Update[bits.Len(uint(rows))-1]) - 1)) // steps of a pass
 	for left := x.k; left > 0; left -= steps {
-		if steps = x.k; !nonTemporal {
+		if steps = x.k; !single {
 			steps = min(float64(int(1)<<(bits.Len(uint(left))-1)), most)
 		}
 		perRows += x.updates(min(rows, x.m), steps, x.n) + x.call + x.broadcast*rows*steps
+		if !single {
+			perRows += min(rows, x.m) * math.Ceil(x.n/x.lanes) * (x.storing - x.store)
+		}
 	}
 	compute := x.rows * math.Ceil(x.m/rows) * perRows
 	memory := x.far(x.a/lineBytes, x.all) + x.far(x.b/lineBytes, x.all) +
@@ -393,7 +404,7 @@ func (mk *microKernel[T]) predictBlocked(x *model, p *gemm.Problem, w method) fl
 	tiles, panels := math.Ceil(x.m/x.mr), math.Ceil(x.n/x.nr)
 	h := x.m / tiles
 	blocks := math.Ceil(x.m / float64(mk.mc))
-	compute := passes * panels * tiles * (k*x.step(h, 2) + h*2*x.store + x.tile + x.call)
+	compute := passes * panels * tiles * (k*x.step(h, 2) + h*2*x.storing + x.tile + x.call)
 	padded := panels * x.nr * steps * x.elem
 	panel := k * x.nr * x.elem
 	lines := padded / lineBytes

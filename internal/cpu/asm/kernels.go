@@ -71,9 +71,9 @@ type Kernels[T any] struct {
 	// as stored and goes along the rows of B and C. See [Update].
 	Update [][]Update[T]
 
-	// StreamRow[k-1] computes a row of C from k steps, for beta = 0, with non-temporal stores where
-	// they fill cache lines. See Stream.
-	StreamRow []Update[T]
+	// AlignedRow[k-1] computes a row of C from k steps, for beta = 0, and writes it in aligned
+	// vectors. StreamRow[k-1] does so with non-temporal stores; see Stream.
+	AlignedRow, StreamRow []Update[T]
 
 	// Solve[x] and Multiply[x] solve for and multiply min(1<<x, MR) rows of a triangle. See
 	// [Triangle].

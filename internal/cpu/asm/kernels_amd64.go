@@ -34,6 +34,10 @@ var F32AVX512 = Kernels[float32]{
 		DeepF32AVX512x1, DeepF32AVX512x2, DeepF32AVX512x3, DeepF32AVX512x4,
 		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
 	},
+	AlignedRow: []Update[float32]{
+		AlignedRowF32AVX512x1, AlignedRowF32AVX512x2,
+		AlignedRowF32AVX512x3, AlignedRowF32AVX512x4,
+	},
 	StreamRow: []Update[float32]{StreamRowF32AVX512x1, StreamRowF32AVX512x2, StreamRowF32AVX512x3, StreamRowF32AVX512x4},
 	Copy:      CopyF32AVX512, Stream: StreamF32AVX512, Columns: columnsF32, Largest: LargestF32,
 	Update: [][]Update[float32]{
@@ -75,6 +79,10 @@ var F64AVX512 = Kernels[float64]{
 		DeepF64AVX512x1, DeepF64AVX512x2, DeepF64AVX512x3, DeepF64AVX512x4,
 		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
 	},
+	AlignedRow: []Update[float64]{
+		AlignedRowF64AVX512x1, AlignedRowF64AVX512x2,
+		AlignedRowF64AVX512x3, AlignedRowF64AVX512x4,
+	},
 	StreamRow: []Update[float64]{StreamRowF64AVX512x1, StreamRowF64AVX512x2, StreamRowF64AVX512x3, StreamRowF64AVX512x4},
 	Copy:      CopyF64AVX512, Stream: StreamF64AVX512, Columns: columnsF64, Largest: LargestF64,
 	Update: [][]Update[float64]{
@@ -113,6 +121,10 @@ var F32AVX2 = Kernels[float32]{
 	Deep: []Direct[float32]{
 		DeepF32AVX2x1, DeepF32AVX2x2, DeepF32AVX2x3, DeepF32AVX2x4, DeepF32AVX2x5, DeepF32AVX2x6,
 	},
+	AlignedRow: []Update[float32]{
+		AlignedRowF32AVX2x1, AlignedRowF32AVX2x2,
+		AlignedRowF32AVX2x3, AlignedRowF32AVX2x4,
+	},
 	StreamRow: []Update[float32]{StreamRowF32AVX2x1, StreamRowF32AVX2x2, StreamRowF32AVX2x3, StreamRowF32AVX2x4},
 	Copy:      CopyF32AVX2, Stream: StreamF32AVX2, Columns: columnsF32, Largest: LargestF32,
 	Update: [][]Update[float32]{
@@ -150,6 +162,10 @@ var F64AVX2 = Kernels[float64]{
 	},
 	Deep: []Direct[float64]{
 		DeepF64AVX2x1, DeepF64AVX2x2, DeepF64AVX2x3, DeepF64AVX2x4, DeepF64AVX2x5, DeepF64AVX2x6,
+	},
+	AlignedRow: []Update[float64]{
+		AlignedRowF64AVX2x1, AlignedRowF64AVX2x2,
+		AlignedRowF64AVX2x3, AlignedRowF64AVX2x4,
 	},
 	StreamRow: []Update[float64]{StreamRowF64AVX2x1, StreamRowF64AVX2x2, StreamRowF64AVX2x3, StreamRowF64AVX2x4},
 	Copy:      CopyF64AVX2, Stream: StreamF64AVX2, Columns: columnsF64, Largest: LargestF64,

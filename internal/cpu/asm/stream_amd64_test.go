@@ -8,9 +8,17 @@ import (
 	"unsafe"
 )
 
-func TestUpdate(t *testing.T)    { eachKernel(t, testUpdate[float32], testUpdate[float64]) }
-func TestStreamRow(t *testing.T) { eachKernel(t, testStreamRow[float32], testStreamRow[float64]) }
-func TestDot(t *testing.T)       { eachKernel(t, testDot[float32], testDot[float64]) }
+func TestUpdate(t *testing.T) { eachKernel(t, testUpdate[float32], testUpdate[float64]) }
+func TestAlignedRow(t *testing.T) {
+	eachKernel(t, func(t *testing.T, ks *Kernels[float32]) { testAlignedRows(t, ks, ks.AlignedRow) },
+		func(t *testing.T, ks *Kernels[float64]) { testAlignedRows(t, ks, ks.AlignedRow) })
+}
+
+func TestStreamRow(t *testing.T) {
+	eachKernel(t, func(t *testing.T, ks *Kernels[float32]) { testAlignedRows(t, ks, ks.StreamRow) },
+		func(t *testing.T, ks *Kernels[float64]) { testAlignedRows(t, ks, ks.StreamRow) })
+}
+func TestDot(t *testing.T) { eachKernel(t, testDot[float32], testDot[float64]) }
 
 func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
@@ -34,16 +42,16 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-// testStreamRow tests rows that start at any element of a line.
-func testStreamRow[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+// testAlignedRows tests rows that start at any element of a line.
+func testAlignedRows[T float32 | float64](t *testing.T, ks *Kernels[T], rows []Update[T]) {
 	tt := newTester[T](t)
-	for x, row := range ks.StreamRow {
+	for x, row := range rows {
 		k := x + 1
 		for _, n := range append(upTo(2*ks.NR + 1)[1:], 300) {
 			for range 8 {
 				ldb, csa := n+tt.rand.IntN(9), 1+tt.rand.IntN(9)
 				tt.check(tile[T]{
-					name: fmt.Sprintf("stream row of %d, k %d, csa %d, ldb %d", n, k, csa, ldb),
+					name: fmt.Sprintf("row of %d, k %d, csa %d, ldb %d", n, k, csa, ldb),
 					m:    1, n: n, k: k, ldc: n, overwrites: true,
 					a: matrix{span(1, 1, k, csa), 1, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
 					run: func(a, b, c *T, alpha, beta T) { row(a, 1, csa, b, ldb, c, n, n, alpha, beta) },

@@ -17849,6 +17849,77 @@ done:
 	VZEROUPPER
 	RET
 
+// func AlignedRowF32AVX2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF32AVX2x1(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y1
+	MOVQ         n+56(FP), BX
+	MOVQ         CX, SI
+	NEGQ         SI
+	ANDQ         $+31, SI
+	SHRQ         $0x02, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, DX
+	LEAQ         masks<>+32(SB), DI
+	NEGQ         DX
+	VMOVDQU      (DI)(DX*4), Y4
+	VXORPS       Y3, Y3, Y3
+	VMASKMOVPS   (AX), Y4, Y2
+	VFMADD231PS  Y2, Y0, Y3
+	VMULPS       Y1, Y3, Y3
+	VMASKMOVPS   Y3, Y4, (CX)
+	SUBQ         SI, BX
+	SHLQ         $0x02, SI
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+
+whole:
+	MOVQ  BX, DX
+	SHRQ  $0x03, DX
+	TESTQ DX, DX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y3, Y3, Y3
+	VMOVUPS     (AX), Y2
+	VFMADD231PS Y2, Y0, Y3
+	VMULPS      Y1, Y3, Y3
+	VMOVUPS     Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, DX
+	ANDQ        $+7, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y4
+	VXORPS      Y3, Y3, Y3
+	VMASKMOVPS  (AX), Y4, Y2
+	VFMADD231PS Y2, Y0, Y3
+	VMULPS      Y1, Y3, Y3
+	VMASKMOVPS  Y3, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func StreamRowF32AVX2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, CMOV, FMA3
 TEXT ·StreamRowF32AVX2x1(SB), NOSPLIT, $0-72
@@ -17915,6 +17986,85 @@ vectors_end:
 	VFMADD231PS Y2, Y0, Y3
 	VMULPS      Y1, Y3, Y3
 	VMASKMOVPS  Y3, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF32AVX2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF32AVX2x2(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y2
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x02, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*4), Y5
+	VXORPS       Y4, Y4, Y4
+	VMASKMOVPS   (AX), Y5, Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VMASKMOVPS   (AX)(DX*1), Y5, Y3
+	VFMADD231PS  Y3, Y1, Y4
+	VMULPS       Y2, Y4, Y4
+	VMASKMOVPS   Y4, Y5, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x02, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMOVUPS     (AX)(DX*1), Y3
+	VFMADD231PS Y3, Y1, Y4
+	VMULPS      Y2, Y4, Y4
+	VMOVUPS     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y5, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMASKMOVPS  (AX)(DX*1), Y5, Y3
+	VFMADD231PS Y3, Y1, Y4
+	VMULPS      Y2, Y4, Y4
+	VMASKMOVPS  Y4, Y5, (CX)
 
 done:
 	VZEROUPPER
@@ -17994,6 +18144,93 @@ vectors_end:
 	VFMADD231PS Y3, Y1, Y4
 	VMULPS      Y2, Y4, Y4
 	VMASKMOVPS  Y4, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF32AVX2x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF32AVX2x3(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y3
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x02, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*4), Y6
+	VXORPS       Y5, Y5, Y5
+	VMASKMOVPS   (AX), Y6, Y4
+	VFMADD231PS  Y4, Y0, Y5
+	VMASKMOVPS   (AX)(DX*1), Y6, Y4
+	VFMADD231PS  Y4, Y1, Y5
+	VMASKMOVPS   (AX)(DX*2), Y6, Y4
+	VFMADD231PS  Y4, Y2, Y5
+	VMULPS       Y3, Y5, Y5
+	VMASKMOVPS   Y5, Y6, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x02, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMOVUPS     (AX)(DX*2), Y4
+	VFMADD231PS Y4, Y2, Y5
+	VMULPS      Y3, Y5, Y5
+	VMOVUPS     Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y6, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y6, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMASKMOVPS  (AX)(DX*2), Y6, Y4
+	VFMADD231PS Y4, Y2, Y5
+	VMULPS      Y3, Y5, Y5
+	VMASKMOVPS  Y5, Y6, (CX)
 
 done:
 	VZEROUPPER
@@ -18081,6 +18318,102 @@ vectors_end:
 	VFMADD231PS Y4, Y2, Y5
 	VMULPS      Y3, Y5, Y5
 	VMASKMOVPS  Y5, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF32AVX2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF32AVX2x4(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSS alpha+64(FP), Y4
+	MOVQ         n+56(FP), DI
+	MOVQ         CX, R8
+	NEGQ         R8
+	ANDQ         $+31, R8
+	SHRQ         $0x02, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, SI
+	LEAQ         masks<>+32(SB), R9
+	NEGQ         SI
+	VMOVDQU      (R9)(SI*4), Y7
+	VXORPS       Y6, Y6, Y6
+	VMASKMOVPS   (AX), Y7, Y5
+	VFMADD231PS  Y5, Y0, Y6
+	VMASKMOVPS   (AX)(DX*1), Y7, Y5
+	VFMADD231PS  Y5, Y1, Y6
+	VMASKMOVPS   (AX)(DX*2), Y7, Y5
+	VFMADD231PS  Y5, Y2, Y6
+	VMASKMOVPS   (AX)(BX*1), Y7, Y5
+	VFMADD231PS  Y5, Y3, Y6
+	VMULPS       Y4, Y6, Y6
+	VMASKMOVPS   Y6, Y7, (CX)
+	SUBQ         R8, DI
+	SHLQ         $0x02, R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+
+whole:
+	MOVQ  DI, SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y5
+	VFMADD231PS Y5, Y0, Y6
+	VMOVUPS     (AX)(DX*1), Y5
+	VFMADD231PS Y5, Y1, Y6
+	VMOVUPS     (AX)(DX*2), Y5
+	VFMADD231PS Y5, Y2, Y6
+	VMOVUPS     (AX)(BX*1), Y5
+	VFMADD231PS Y5, Y3, Y6
+	VMULPS      Y4, Y6, Y6
+	VMOVUPS     Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y7
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y7, Y5
+	VFMADD231PS Y5, Y0, Y6
+	VMASKMOVPS  (AX)(DX*1), Y7, Y5
+	VFMADD231PS Y5, Y1, Y6
+	VMASKMOVPS  (AX)(DX*2), Y7, Y5
+	VFMADD231PS Y5, Y2, Y6
+	VMASKMOVPS  (AX)(BX*1), Y7, Y5
+	VFMADD231PS Y5, Y3, Y6
+	VMULPS      Y4, Y6, Y6
+	VMASKMOVPS  Y6, Y7, (CX)
 
 done:
 	VZEROUPPER

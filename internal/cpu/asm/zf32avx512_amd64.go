@@ -994,7 +994,26 @@ func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// StreamRowF32AVX512x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF32AVX512x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF32AVX512x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -1013,7 +1032,26 @@ func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func StreamRowF32AVX512x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// StreamRowF32AVX512x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF32AVX512x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF32AVX512x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -1032,7 +1070,26 @@ func StreamRowF32AVX512x1(a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func StreamRowF32AVX512x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// StreamRowF32AVX512x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF32AVX512x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF32AVX512x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -1051,7 +1108,26 @@ func StreamRowF32AVX512x2(a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func StreamRowF32AVX512x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// StreamRowF32AVX512x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF32AVX512x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF32AVX512x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {

@@ -34768,6 +34768,79 @@ done:
 	VZEROUPPER
 	RET
 
+// func AlignedRowF32AVX512x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF32AVX512x1(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+64(FP), Z1
+	MOVQ         n+56(FP), BX
+	MOVQ         DX, SI
+	NEGQ         SI
+	ANDQ         $+63, SI
+	SHRQ         $0x02, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, CX
+	MOVQ         $+1, DI
+	SHLQ         CL, DI
+	DECQ         DI
+	KMOVW        DI, K1
+	VXORPS       Z3, Z3, Z3
+	VMOVUPS.Z    (AX), K1, Z2
+	VFMADD231PS  Z2, Z0, Z3
+	VMULPS       Z1, Z3, Z3
+	VMOVUPS      Z3, K1, (DX)
+	SUBQ         SI, BX
+	SHLQ         $0x02, SI
+	ADDQ         SI, AX
+	ADDQ         SI, DX
+
+whole:
+	MOVQ  BX, CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z3, Z3, Z3
+	VMOVUPS     (AX), Z2
+	VFMADD231PS Z2, Z0, Z3
+	VMULPS      Z1, Z3, Z3
+	VMOVUPS     Z3, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z3, Z3, Z3
+	VMOVUPS.Z   (AX), K1, Z2
+	VFMADD231PS Z2, Z0, Z3
+	VMULPS      Z1, Z3, Z3
+	VMOVUPS     Z3, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func StreamRowF32AVX512x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV
 TEXT ·StreamRowF32AVX512x1(SB), NOSPLIT, $0-72
@@ -34836,6 +34909,87 @@ vectors_end:
 	VFMADD231PS Z2, Z0, Z3
 	VMULPS      Z1, Z3, Z3
 	VMOVUPS     Z3, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF32AVX512x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF32AVX512x2(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Z2
+	MOVQ         n+56(FP), SI
+	MOVQ         DX, DI
+	NEGQ         DI
+	ANDQ         $+63, DI
+	SHRQ         $0x02, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, CX
+	MOVQ         $+1, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+	VXORPS       Z4, Z4, Z4
+	VMOVUPS.Z    (AX), K1, Z3
+	VFMADD231PS  Z3, Z0, Z4
+	VMOVUPS.Z    (AX)(BX*1), K1, Z3
+	VFMADD231PS  Z3, Z1, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, K1, (DX)
+	SUBQ         DI, SI
+	SHLQ         $0x02, DI
+	ADDQ         DI, AX
+	ADDQ         DI, DX
+
+whole:
+	MOVQ  SI, CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS     (AX), Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS     (AX)(BX*1), Z3
+	VFMADD231PS Z3, Z1, Z4
+	VMULPS      Z2, Z4, Z4
+	VMOVUPS     Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPS.Z   (AX), K1, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS.Z   (AX)(BX*1), K1, Z3
+	VFMADD231PS Z3, Z1, Z4
+	VMULPS      Z2, Z4, Z4
+	VMOVUPS     Z4, K1, (DX)
 
 done:
 	VZEROUPPER
@@ -34917,6 +35071,95 @@ vectors_end:
 	VFMADD231PS Z3, Z1, Z4
 	VMULPS      Z2, Z4, Z4
 	VMOVUPS     Z4, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF32AVX512x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF32AVX512x3(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	VBROADCASTSS alpha+64(FP), Z3
+	MOVQ         n+56(FP), SI
+	MOVQ         DX, DI
+	NEGQ         DI
+	ANDQ         $+63, DI
+	SHRQ         $0x02, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, CX
+	MOVQ         $+1, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+	VXORPS       Z5, Z5, Z5
+	VMOVUPS.Z    (AX), K1, Z4
+	VFMADD231PS  Z4, Z0, Z5
+	VMOVUPS.Z    (AX)(BX*1), K1, Z4
+	VFMADD231PS  Z4, Z1, Z5
+	VMOVUPS.Z    (AX)(BX*2), K1, Z4
+	VFMADD231PS  Z4, Z2, Z5
+	VMULPS       Z3, Z5, Z5
+	VMOVUPS      Z5, K1, (DX)
+	SUBQ         DI, SI
+	SHLQ         $0x02, DI
+	ADDQ         DI, AX
+	ADDQ         DI, DX
+
+whole:
+	MOVQ  SI, CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS     (AX), Z4
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS     (AX)(BX*1), Z4
+	VFMADD231PS Z4, Z1, Z5
+	VMOVUPS     (AX)(BX*2), Z4
+	VFMADD231PS Z4, Z2, Z5
+	VMULPS      Z3, Z5, Z5
+	VMOVUPS     Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPS.Z   (AX), K1, Z4
+	VFMADD231PS Z4, Z0, Z5
+	VMOVUPS.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PS Z4, Z1, Z5
+	VMOVUPS.Z   (AX)(BX*2), K1, Z4
+	VFMADD231PS Z4, Z2, Z5
+	VMULPS      Z3, Z5, Z5
+	VMOVUPS     Z5, K1, (DX)
 
 done:
 	VZEROUPPER
@@ -35006,6 +35249,104 @@ vectors_end:
 	VFMADD231PS Z4, Z2, Z5
 	VMULPS      Z3, Z5, Z5
 	VMOVUPS     Z5, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF32AVX512x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF32AVX512x4(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x02, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         n+56(FP), DI
+	MOVQ         DX, R8
+	NEGQ         R8
+	ANDQ         $+63, R8
+	SHRQ         $0x02, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, CX
+	MOVQ         $+1, R9
+	SHLQ         CL, R9
+	DECQ         R9
+	KMOVW        R9, K1
+	VXORPS       Z6, Z6, Z6
+	VMOVUPS.Z    (AX), K1, Z5
+	VFMADD231PS  Z5, Z0, Z6
+	VMOVUPS.Z    (AX)(BX*1), K1, Z5
+	VFMADD231PS  Z5, Z1, Z6
+	VMOVUPS.Z    (AX)(BX*2), K1, Z5
+	VFMADD231PS  Z5, Z2, Z6
+	VMOVUPS.Z    (AX)(SI*1), K1, Z5
+	VFMADD231PS  Z5, Z3, Z6
+	VMULPS       Z4, Z6, Z6
+	VMOVUPS      Z6, K1, (DX)
+	SUBQ         R8, DI
+	SHLQ         $0x02, R8
+	ADDQ         R8, AX
+	ADDQ         R8, DX
+
+whole:
+	MOVQ  DI, CX
+	SHRQ  $0x04, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS     (AX), Z5
+	VFMADD231PS Z5, Z0, Z6
+	VMOVUPS     (AX)(BX*1), Z5
+	VFMADD231PS Z5, Z1, Z6
+	VMOVUPS     (AX)(BX*2), Z5
+	VFMADD231PS Z5, Z2, Z6
+	VMOVUPS     (AX)(SI*1), Z5
+	VFMADD231PS Z5, Z3, Z6
+	VMULPS      Z4, Z6, Z6
+	VMOVUPS     Z6, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, CX
+	ANDQ        $+15, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z6, Z6, Z6
+	VMOVUPS.Z   (AX), K1, Z5
+	VFMADD231PS Z5, Z0, Z6
+	VMOVUPS.Z   (AX)(BX*1), K1, Z5
+	VFMADD231PS Z5, Z1, Z6
+	VMOVUPS.Z   (AX)(BX*2), K1, Z5
+	VFMADD231PS Z5, Z2, Z6
+	VMOVUPS.Z   (AX)(SI*1), K1, Z5
+	VFMADD231PS Z5, Z3, Z6
+	VMULPS      Z4, Z6, Z6
+	VMOVUPS     Z6, K1, (DX)
 
 done:
 	VZEROUPPER

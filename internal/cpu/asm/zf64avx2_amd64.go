@@ -722,7 +722,26 @@ func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// StreamRowF64AVX2x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF64AVX2x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -741,7 +760,26 @@ func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func StreamRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// StreamRowF64AVX2x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF64AVX2x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF64AVX2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -760,7 +798,26 @@ func StreamRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *fl
 //go:noescape
 func StreamRowF64AVX2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// StreamRowF64AVX2x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF64AVX2x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF64AVX2x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -779,7 +836,26 @@ func StreamRowF64AVX2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *fl
 //go:noescape
 func StreamRowF64AVX2x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// StreamRowF64AVX2x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+// AlignedRowF64AVX2x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func AlignedRowF64AVX2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices, with non-temporal stores:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {

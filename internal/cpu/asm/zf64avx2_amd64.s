@@ -14101,6 +14101,77 @@ done:
 	VZEROUPPER
 	RET
 
+// func AlignedRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF64AVX2x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y1
+	MOVQ         n+56(FP), BX
+	MOVQ         CX, SI
+	NEGQ         SI
+	ANDQ         $+31, SI
+	SHRQ         $0x03, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, DX
+	LEAQ         masks<>+32(SB), DI
+	NEGQ         DX
+	VMOVDQU      (DI)(DX*8), Y4
+	VXORPS       Y3, Y3, Y3
+	VMASKMOVPD   (AX), Y4, Y2
+	VFMADD231PD  Y2, Y0, Y3
+	VMULPD       Y1, Y3, Y3
+	VMASKMOVPD   Y3, Y4, (CX)
+	SUBQ         SI, BX
+	SHLQ         $0x03, SI
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+
+whole:
+	MOVQ  BX, DX
+	SHRQ  $0x02, DX
+	TESTQ DX, DX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y3, Y3, Y3
+	VMOVUPD     (AX), Y2
+	VFMADD231PD Y2, Y0, Y3
+	VMULPD      Y1, Y3, Y3
+	VMOVUPD     Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, DX
+	ANDQ        $+3, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y4
+	VXORPS      Y3, Y3, Y3
+	VMASKMOVPD  (AX), Y4, Y2
+	VFMADD231PD Y2, Y0, Y3
+	VMULPD      Y1, Y3, Y3
+	VMASKMOVPD  Y3, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func StreamRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, CMOV, FMA3
 TEXT ·StreamRowF64AVX2x1(SB), NOSPLIT, $0-80
@@ -14167,6 +14238,85 @@ vectors_end:
 	VFMADD231PD Y2, Y0, Y3
 	VMULPD      Y1, Y3, Y3
 	VMASKMOVPD  Y3, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF64AVX2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF64AVX2x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y2
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*8), Y5
+	VXORPS       Y4, Y4, Y4
+	VMASKMOVPD   (AX), Y5, Y3
+	VFMADD231PD  Y3, Y0, Y4
+	VMASKMOVPD   (AX)(DX*1), Y5, Y3
+	VFMADD231PD  Y3, Y1, Y4
+	VMULPD       Y2, Y4, Y4
+	VMASKMOVPD   Y4, Y5, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMOVUPD     (AX)(DX*1), Y3
+	VFMADD231PD Y3, Y1, Y4
+	VMULPD      Y2, Y4, Y4
+	VMOVUPD     Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y5, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMASKMOVPD  (AX)(DX*1), Y5, Y3
+	VFMADD231PD Y3, Y1, Y4
+	VMULPD      Y2, Y4, Y4
+	VMASKMOVPD  Y4, Y5, (CX)
 
 done:
 	VZEROUPPER
@@ -14246,6 +14396,93 @@ vectors_end:
 	VFMADD231PD Y3, Y1, Y4
 	VMULPD      Y2, Y4, Y4
 	VMASKMOVPD  Y4, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF64AVX2x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF64AVX2x3(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y3
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*8), Y6
+	VXORPS       Y5, Y5, Y5
+	VMASKMOVPD   (AX), Y6, Y4
+	VFMADD231PD  Y4, Y0, Y5
+	VMASKMOVPD   (AX)(DX*1), Y6, Y4
+	VFMADD231PD  Y4, Y1, Y5
+	VMASKMOVPD   (AX)(DX*2), Y6, Y4
+	VFMADD231PD  Y4, Y2, Y5
+	VMULPD       Y3, Y5, Y5
+	VMASKMOVPD   Y5, Y6, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMOVUPD     (AX)(DX*2), Y4
+	VFMADD231PD Y4, Y2, Y5
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y6, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y6, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMASKMOVPD  (AX)(DX*2), Y6, Y4
+	VFMADD231PD Y4, Y2, Y5
+	VMULPD      Y3, Y5, Y5
+	VMASKMOVPD  Y5, Y6, (CX)
 
 done:
 	VZEROUPPER
@@ -14333,6 +14570,102 @@ vectors_end:
 	VFMADD231PD Y4, Y2, Y5
 	VMULPD      Y3, Y5, Y5
 	VMASKMOVPD  Y5, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF64AVX2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·AlignedRowF64AVX2x4(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSD alpha+64(FP), Y4
+	MOVQ         n+56(FP), DI
+	MOVQ         CX, R8
+	NEGQ         R8
+	ANDQ         $+31, R8
+	SHRQ         $0x03, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, SI
+	LEAQ         masks<>+32(SB), R9
+	NEGQ         SI
+	VMOVDQU      (R9)(SI*8), Y7
+	VXORPS       Y6, Y6, Y6
+	VMASKMOVPD   (AX), Y7, Y5
+	VFMADD231PD  Y5, Y0, Y6
+	VMASKMOVPD   (AX)(DX*1), Y7, Y5
+	VFMADD231PD  Y5, Y1, Y6
+	VMASKMOVPD   (AX)(DX*2), Y7, Y5
+	VFMADD231PD  Y5, Y2, Y6
+	VMASKMOVPD   (AX)(BX*1), Y7, Y5
+	VFMADD231PD  Y5, Y3, Y6
+	VMULPD       Y4, Y6, Y6
+	VMASKMOVPD   Y6, Y7, (CX)
+	SUBQ         R8, DI
+	SHLQ         $0x03, R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+
+whole:
+	MOVQ  DI, SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y5
+	VFMADD231PD Y5, Y0, Y6
+	VMOVUPD     (AX)(DX*1), Y5
+	VFMADD231PD Y5, Y1, Y6
+	VMOVUPD     (AX)(DX*2), Y5
+	VFMADD231PD Y5, Y2, Y6
+	VMOVUPD     (AX)(BX*1), Y5
+	VFMADD231PD Y5, Y3, Y6
+	VMULPD      Y4, Y6, Y6
+	VMOVUPD     Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y7
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y7, Y5
+	VFMADD231PD Y5, Y0, Y6
+	VMASKMOVPD  (AX)(DX*1), Y7, Y5
+	VFMADD231PD Y5, Y1, Y6
+	VMASKMOVPD  (AX)(DX*2), Y7, Y5
+	VFMADD231PD Y5, Y2, Y6
+	VMASKMOVPD  (AX)(BX*1), Y7, Y5
+	VFMADD231PD Y5, Y3, Y6
+	VMULPD      Y4, Y6, Y6
+	VMASKMOVPD  Y6, Y7, (CX)
 
 done:
 	VZEROUPPER

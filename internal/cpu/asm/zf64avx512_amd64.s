@@ -30475,6 +30475,79 @@ done:
 	VZEROUPPER
 	RET
 
+// func AlignedRowF64AVX512x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF64AVX512x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+64(FP), Z1
+	MOVQ         n+56(FP), BX
+	MOVQ         DX, SI
+	NEGQ         SI
+	ANDQ         $+63, SI
+	SHRQ         $0x03, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, CX
+	MOVQ         $+1, DI
+	SHLQ         CL, DI
+	DECQ         DI
+	KMOVW        DI, K1
+	VXORPS       Z3, Z3, Z3
+	VMOVUPD.Z    (AX), K1, Z2
+	VFMADD231PD  Z2, Z0, Z3
+	VMULPD       Z1, Z3, Z3
+	VMOVUPD      Z3, K1, (DX)
+	SUBQ         SI, BX
+	SHLQ         $0x03, SI
+	ADDQ         SI, AX
+	ADDQ         SI, DX
+
+whole:
+	MOVQ  BX, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z3, Z3, Z3
+	VMOVUPD     (AX), Z2
+	VFMADD231PD Z2, Z0, Z3
+	VMULPD      Z1, Z3, Z3
+	VMOVUPD     Z3, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z3, Z3, Z3
+	VMOVUPD.Z   (AX), K1, Z2
+	VFMADD231PD Z2, Z0, Z3
+	VMULPD      Z1, Z3, Z3
+	VMOVUPD     Z3, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func StreamRowF64AVX512x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV
 TEXT ·StreamRowF64AVX512x1(SB), NOSPLIT, $0-80
@@ -30543,6 +30616,87 @@ vectors_end:
 	VFMADD231PD Z2, Z0, Z3
 	VMULPD      Z1, Z3, Z3
 	VMOVUPD     Z3, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF64AVX512x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF64AVX512x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Z2
+	MOVQ         n+56(FP), SI
+	MOVQ         DX, DI
+	NEGQ         DI
+	ANDQ         $+63, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, CX
+	MOVQ         $+1, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+	VXORPS       Z4, Z4, Z4
+	VMOVUPD.Z    (AX), K1, Z3
+	VFMADD231PD  Z3, Z0, Z4
+	VMOVUPD.Z    (AX)(BX*1), K1, Z3
+	VFMADD231PD  Z3, Z1, Z4
+	VMULPD       Z2, Z4, Z4
+	VMOVUPD      Z4, K1, (DX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, DX
+
+whole:
+	MOVQ  SI, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD     (AX), Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMOVUPD     (AX)(BX*1), Z3
+	VFMADD231PD Z3, Z1, Z4
+	VMULPD      Z2, Z4, Z4
+	VMOVUPD     Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD.Z   (AX), K1, Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMOVUPD.Z   (AX)(BX*1), K1, Z3
+	VFMADD231PD Z3, Z1, Z4
+	VMULPD      Z2, Z4, Z4
+	VMOVUPD     Z4, K1, (DX)
 
 done:
 	VZEROUPPER
@@ -30624,6 +30778,95 @@ vectors_end:
 	VFMADD231PD Z3, Z1, Z4
 	VMULPD      Z2, Z4, Z4
 	VMOVUPD     Z4, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF64AVX512x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF64AVX512x3(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Z3
+	MOVQ         n+56(FP), SI
+	MOVQ         DX, DI
+	NEGQ         DI
+	ANDQ         $+63, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, CX
+	MOVQ         $+1, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+	VXORPS       Z5, Z5, Z5
+	VMOVUPD.Z    (AX), K1, Z4
+	VFMADD231PD  Z4, Z0, Z5
+	VMOVUPD.Z    (AX)(BX*1), K1, Z4
+	VFMADD231PD  Z4, Z1, Z5
+	VMOVUPD.Z    (AX)(BX*2), K1, Z4
+	VFMADD231PD  Z4, Z2, Z5
+	VMULPD       Z3, Z5, Z5
+	VMOVUPD      Z5, K1, (DX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, DX
+
+whole:
+	MOVQ  SI, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD     (AX), Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD     (AX)(BX*1), Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMOVUPD     (AX)(BX*2), Z4
+	VFMADD231PD Z4, Z2, Z5
+	VMULPD      Z3, Z5, Z5
+	VMOVUPD     Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMOVUPD.Z   (AX)(BX*2), K1, Z4
+	VFMADD231PD Z4, Z2, Z5
+	VMULPD      Z3, Z5, Z5
+	VMOVUPD     Z5, K1, (DX)
 
 done:
 	VZEROUPPER
@@ -30713,6 +30956,104 @@ vectors_end:
 	VFMADD231PD Z4, Z2, Z5
 	VMULPD      Z3, Z5, Z5
 	VMOVUPD     Z5, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func AlignedRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·AlignedRowF64AVX512x4(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSD alpha+64(FP), Z4
+	MOVQ         n+56(FP), DI
+	MOVQ         DX, R8
+	NEGQ         R8
+	ANDQ         $+63, R8
+	SHRQ         $0x03, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, CX
+	MOVQ         $+1, R9
+	SHLQ         CL, R9
+	DECQ         R9
+	KMOVW        R9, K1
+	VXORPS       Z6, Z6, Z6
+	VMOVUPD.Z    (AX), K1, Z5
+	VFMADD231PD  Z5, Z0, Z6
+	VMOVUPD.Z    (AX)(BX*1), K1, Z5
+	VFMADD231PD  Z5, Z1, Z6
+	VMOVUPD.Z    (AX)(BX*2), K1, Z5
+	VFMADD231PD  Z5, Z2, Z6
+	VMOVUPD.Z    (AX)(SI*1), K1, Z5
+	VFMADD231PD  Z5, Z3, Z6
+	VMULPD       Z4, Z6, Z6
+	VMOVUPD      Z6, K1, (DX)
+	SUBQ         R8, DI
+	SHLQ         $0x03, R8
+	ADDQ         R8, AX
+	ADDQ         R8, DX
+
+whole:
+	MOVQ  DI, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD     (AX), Z5
+	VFMADD231PD Z5, Z0, Z6
+	VMOVUPD     (AX)(BX*1), Z5
+	VFMADD231PD Z5, Z1, Z6
+	VMOVUPD     (AX)(BX*2), Z5
+	VFMADD231PD Z5, Z2, Z6
+	VMOVUPD     (AX)(SI*1), Z5
+	VFMADD231PD Z5, Z3, Z6
+	VMULPD      Z4, Z6, Z6
+	VMOVUPD     Z6, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD.Z   (AX), K1, Z5
+	VFMADD231PD Z5, Z0, Z6
+	VMOVUPD.Z   (AX)(BX*1), K1, Z5
+	VFMADD231PD Z5, Z1, Z6
+	VMOVUPD.Z   (AX)(BX*2), K1, Z5
+	VFMADD231PD Z5, Z2, Z6
+	VMOVUPD.Z   (AX)(SI*1), K1, Z5
+	VFMADD231PD Z5, Z3, Z6
+	VMULPD      Z4, Z6, Z6
+	VMOVUPD     Z6, K1, (DX)
 
 done:
 	VZEROUPPER

@@ -162,7 +162,10 @@ func (g *generator) functions() {
 			g.update(shape[0], shape[1])
 		}
 		for depth := 1; depth <= maxStreamDepth; depth++ {
-			g.streamRow(depth)
+			g.alignedRow("AlignedRow", depth, "", func(s reg.Register, to operand.Mem) { g.move(g.Context, s, to) })
+			g.alignedRow("StreamRow", depth, ", with non-temporal stores", func(s reg.Register, to operand.Mem) {
+				g.stream(g.Context, s, to)
+			})
 		}
 		for rows := 1; rows <= maxDotRows; rows++ {
 			for count := 1; count <= g.maxDotCols(); count++ {

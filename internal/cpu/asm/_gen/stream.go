@@ -109,11 +109,12 @@ func (g *generator) update(rows, depth int) {
 	g.RET()
 }
 
-// streamRow writes the kernel that computes a row of C with non-temporal stores.
-func (g *generator) streamRow(depth int) {
-	name := fmt.Sprintf("StreamRow%sx%d", g.suffix(), depth)
+// alignedRow writes a kernel that computes a row of C and writes it in aligned vectors. store emits
+// the store of a vector, and how describes it.
+func (g *generator) alignedRow(name string, depth int, how string, store func(s reg.Register, to operand.Mem)) {
+	name = fmt.Sprintf("%s%sx%d", name, g.suffix(), depth)
 	g.function(name, updateParams,
-		g.docLoop(name, "a row of n ≥ 1 elements of C (beta = 0) from matrices", "i < 1", fmt.Sprintf("p < %d", depth),
+		g.docLoop(name, "a row of n ≥ 1 elements of C (beta = 0) from matrices"+how, "i < 1", fmt.Sprintf("p < %d", depth),
 			"i*rsa+p*csa", "p*ldb+j")...)
 
 	a := g.broadcastA(1, depth)[0]
@@ -158,7 +159,7 @@ func (g *generator) streamRow(depth int) {
 	g.SHRQ(operand.U8(log2(g.lanes())), vectors)
 	g.loop("vectors", vectors, func() {
 		compute(nil)
-		g.stream(g.Context, sum, operand.Mem{Base: c})
+		store(sum, operand.Mem{Base: c})
 		g.ADDQ(operand.I32(g.vectorBytes), b)
 		g.ADDQ(operand.I32(g.vectorBytes), c)
 	})
