@@ -37,6 +37,7 @@ type direct[T scalar] struct {
 	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
 	columns     bool       // whether to compute several tiles of a column in one call
+	narrow      bool       // whether Narrow kernels compute whole rows of C
 	edgeCols    int        // columns at the right edge that tiles do not cover; see [direct.computeEdge]
 	edgeScratch []T        // scratch memory for them, for each worker
 	states      []phaseState
@@ -107,7 +108,7 @@ func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *ge
 	if p.A().Trans {
 		d.rsa, d.csa = 1, p.A().LD
 	}
-	d.columns = mk.usesColumns(p, w)
+	d.columns, d.narrow = mk.usesColumns(p, w), mk.isNarrow(p) && w.algorithm == algoDirect && d.beta == 0
 	if d.transB = p.B().Trans; pl.whole == nil { // otherwise the whole has none
 		d.edgeCols = mk.edgeColumns(p)
 	}
@@ -192,6 +193,11 @@ func depthOfStrips(rows int) int {
 		return stripDepthThin
 	}
 	return stripDepth
+}
+
+// isNarrow reports whether C is as narrow, and K as short, as the Narrow kernels want.
+func (mk *microKernel[T]) isNarrow(p *gemm.Problem) bool {
+	return p.K >= 1 && p.K <= len(mk.Narrow) && p.N >= 1 && p.N <= mk.lanes()
 }
 
 // usesColumns reports whether one call computes several tiles of a column of C. It does not
@@ -412,6 +418,14 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 
 // computeTiles computes a part of C tile by tile.
 func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
+	if d.narrow {
+		b, ldb := d.b, d.ldb
+		if d.packs() {
+			b, ldb = d.panels, d.panelCols
+		}
+		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, &b[0], ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
+		return
+	}
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
 	ahead := lookahead[T]{data: d.b}
 	if d.algorithm == algoStream {

@@ -158,6 +158,9 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
 	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, w.algorithm, edge)+x.call*calls
+	if mk.isNarrow(p) && w.algorithm == algoDirect && p.Beta == 0 {
+		compute = x.m*(x.k*max(x.load, x.fma)+x.storing) + x.call
+	}
 	memory, between := x.readB(&l)+x.readA(&l), x.all
 	switch {
 	case w.packsB:

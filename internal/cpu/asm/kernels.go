@@ -75,6 +75,10 @@ type Kernels[T any] struct {
 	// vectors. StreamRow[k-1] does so with non-temporal stores; see Stream.
 	AlignedRow, StreamRow []Update[T]
 
+	// Narrow[k-1] computes rows of a C whose columns fit in a vector from k steps, for beta = 0. See
+	// [Update] for the elements.
+	Narrow []Narrow[T]
+
 	// Solve[x] and Multiply[x] solve for and multiply min(1<<x, MR) rows of a triangle. See
 	// [Triangle].
 	Solve, Multiply []Triangle[T]
@@ -121,6 +125,9 @@ type Direct[T any] func(tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next
 // Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is
 // b[p*ldb+j], C's (i, j) is c[i*ldc+j].
 type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
+
+// Narrow is a kernel for rows ≥ 1 rows of a C with up to as many columns as a vector has elements.
+type Narrow[T any] func(rows int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha T)
 
 // Triangle is a kernel for r rows of a lower triangle, after k rows that are done. It changes r
 // rows of b, which are ldb elements apart, in tiles·NR columns, tiles ≥ 1. Strides may be

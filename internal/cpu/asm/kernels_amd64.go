@@ -34,6 +34,10 @@ var F32AVX512 = Kernels[float32]{
 		DeepF32AVX512x1, DeepF32AVX512x2, DeepF32AVX512x3, DeepF32AVX512x4,
 		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
 	},
+	Narrow: []Narrow[float32]{
+		NarrowF32AVX512x1, NarrowF32AVX512x2, NarrowF32AVX512x3, NarrowF32AVX512x4,
+		NarrowF32AVX512x5, NarrowF32AVX512x6, NarrowF32AVX512x7, NarrowF32AVX512x8,
+	},
 	AlignedRow: []Update[float32]{
 		AlignedRowF32AVX512x1, AlignedRowF32AVX512x2,
 		AlignedRowF32AVX512x3, AlignedRowF32AVX512x4,
@@ -78,6 +82,10 @@ var F64AVX512 = Kernels[float64]{
 	Deep: []Direct[float64]{
 		DeepF64AVX512x1, DeepF64AVX512x2, DeepF64AVX512x3, DeepF64AVX512x4,
 		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
+	},
+	Narrow: []Narrow[float64]{
+		NarrowF64AVX512x1, NarrowF64AVX512x2, NarrowF64AVX512x3, NarrowF64AVX512x4,
+		NarrowF64AVX512x5, NarrowF64AVX512x6, NarrowF64AVX512x7, NarrowF64AVX512x8,
 	},
 	AlignedRow: []Update[float64]{
 		AlignedRowF64AVX512x1, AlignedRowF64AVX512x2,

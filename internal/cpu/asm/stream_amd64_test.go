@@ -42,6 +42,30 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
+func TestNarrow(t *testing.T) { eachKernel(t, testNarrow[float32], testNarrow[float64]) }
+
+func testNarrow[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	for x, narrow := range ks.Narrow {
+		k := x + 1
+		for n := 1; n <= ks.NR/2; n++ {
+			for _, m := range []int{1, 2, 3, 17} {
+				ldb, ldc := n+tt.rand.IntN(9), n+tt.rand.IntN(9)
+				rsa, csa := k+tt.rand.IntN(9), 1
+				if tt.rand.IntN(2) == 0 {
+					rsa, csa = 1, m+tt.rand.IntN(9)
+				}
+				tt.check(tile[T]{
+					name: fmt.Sprintf("narrow %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
+					m:    m, n: n, k: k, ldc: ldc, overwrites: true,
+					a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
+					run: func(a, b, c *T, alpha, beta T) { narrow(m, a, rsa, csa, b, ldb, c, ldc, n, alpha) },
+				})
+			}
+		}
+	}
+}
+
 // testAlignedRows tests rows that start at any element of a line.
 func testAlignedRows[T float32 | float64](t *testing.T, ks *Kernels[T], rows []Update[T]) {
 	tt := newTester[T](t)

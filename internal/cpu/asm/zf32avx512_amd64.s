@@ -35450,6 +35450,436 @@ done:
 	VZEROUPPER
 	RET
 
+// func NarrowF32AVX512x1(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x1(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	VMOVUPS.Z    (AX), K1, Z0
+	VBROADCASTSS alpha+72(FP), Z1
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         rsa+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         ldc+56(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         rows+0(FP), SI
+	TESTQ        SI, SI
+	JZ           rows_end
+
+rows:
+	VXORPS       Z3, Z3, Z3
+	VBROADCASTSS (AX), Z2
+	VFMADD231PS  Z0, Z2, Z3
+	VMULPS       Z1, Z3, Z3
+	VMOVUPS      Z3, K1, (CX)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x2(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x2(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VBROADCASTSS alpha+72(FP), Z2
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         rsa+16(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         ldc+56(FP), SI
+	SHLQ         $0x02, SI
+	MOVQ         rows+0(FP), DI
+	TESTQ        DI, DI
+	JZ           rows_end
+
+rows:
+	VXORPS       Z4, Z4, Z4
+	VBROADCASTSS (AX), Z3
+	VFMADD231PS  Z0, Z3, Z4
+	VBROADCASTSS (AX)(DX*1), Z3
+	VFMADD231PS  Z1, Z3, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, K1, (CX)
+	ADDQ         BX, AX
+	ADDQ         SI, CX
+	DECQ         DI
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x3(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x3(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VMOVUPS.Z    (AX)(CX*2), K1, Z2
+	VBROADCASTSS alpha+72(FP), Z3
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         rsa+16(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         ldc+56(FP), SI
+	SHLQ         $0x02, SI
+	MOVQ         rows+0(FP), DI
+	TESTQ        DI, DI
+	JZ           rows_end
+
+rows:
+	VXORPS       Z5, Z5, Z5
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  Z0, Z4, Z5
+	VBROADCASTSS (AX)(DX*1), Z4
+	VFMADD231PS  Z1, Z4, Z5
+	VBROADCASTSS (AX)(DX*2), Z4
+	VFMADD231PS  Z2, Z4, Z5
+	VMULPS       Z3, Z5, Z5
+	VMOVUPS      Z5, K1, (CX)
+	ADDQ         BX, AX
+	ADDQ         SI, CX
+	DECQ         DI
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x4(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x4(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VMOVUPS.Z    (AX)(CX*2), K1, Z2
+	VMOVUPS.Z    (AX)(DX*1), K1, Z3
+	VBROADCASTSS alpha+72(FP), Z4
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         rsa+16(FP), SI
+	SHLQ         $0x02, SI
+	MOVQ         ldc+56(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         rows+0(FP), R8
+	TESTQ        R8, R8
+	JZ           rows_end
+
+rows:
+	VXORPS       Z6, Z6, Z6
+	VBROADCASTSS (AX), Z5
+	VFMADD231PS  Z0, Z5, Z6
+	VBROADCASTSS (AX)(DX*1), Z5
+	VFMADD231PS  Z1, Z5, Z6
+	VBROADCASTSS (AX)(DX*2), Z5
+	VFMADD231PS  Z2, Z5, Z6
+	VBROADCASTSS (AX)(BX*1), Z5
+	VFMADD231PS  Z3, Z5, Z6
+	VMULPS       Z4, Z6, Z6
+	VMOVUPS      Z6, K1, (CX)
+	ADDQ         SI, AX
+	ADDQ         DI, CX
+	DECQ         R8
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x5(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x5(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VMOVUPS.Z    (AX)(CX*2), K1, Z2
+	VMOVUPS.Z    (AX)(DX*1), K1, Z3
+	VMOVUPS.Z    (AX)(CX*4), K1, Z4
+	VBROADCASTSS alpha+72(FP), Z5
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         rsa+16(FP), SI
+	SHLQ         $0x02, SI
+	MOVQ         ldc+56(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         rows+0(FP), R8
+	TESTQ        R8, R8
+	JZ           rows_end
+
+rows:
+	VXORPS       Z7, Z7, Z7
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z0, Z6, Z7
+	VBROADCASTSS (AX)(DX*1), Z6
+	VFMADD231PS  Z1, Z6, Z7
+	VBROADCASTSS (AX)(DX*2), Z6
+	VFMADD231PS  Z2, Z6, Z7
+	VBROADCASTSS (AX)(BX*1), Z6
+	VFMADD231PS  Z3, Z6, Z7
+	VBROADCASTSS (AX)(DX*4), Z6
+	VFMADD231PS  Z4, Z6, Z7
+	VMULPS       Z5, Z7, Z7
+	VMOVUPS      Z7, K1, (CX)
+	ADDQ         SI, AX
+	ADDQ         DI, CX
+	DECQ         R8
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x6(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x6(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	LEAQ         (DX)(CX*2), BX
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VMOVUPS.Z    (AX)(CX*2), K1, Z2
+	VMOVUPS.Z    (AX)(DX*1), K1, Z3
+	VMOVUPS.Z    (AX)(CX*4), K1, Z4
+	VMOVUPS.Z    (AX)(BX*1), K1, Z5
+	VBROADCASTSS alpha+72(FP), Z6
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	MOVQ         rsa+16(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         ldc+56(FP), R8
+	SHLQ         $0x02, R8
+	MOVQ         rows+0(FP), R9
+	TESTQ        R9, R9
+	JZ           rows_end
+
+rows:
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS (AX), Z7
+	VFMADD231PS  Z0, Z7, Z8
+	VBROADCASTSS (AX)(DX*1), Z7
+	VFMADD231PS  Z1, Z7, Z8
+	VBROADCASTSS (AX)(DX*2), Z7
+	VFMADD231PS  Z2, Z7, Z8
+	VBROADCASTSS (AX)(BX*1), Z7
+	VFMADD231PS  Z3, Z7, Z8
+	VBROADCASTSS (AX)(DX*4), Z7
+	VFMADD231PS  Z4, Z7, Z8
+	VBROADCASTSS (AX)(SI*1), Z7
+	VFMADD231PS  Z5, Z7, Z8
+	VMULPS       Z6, Z8, Z8
+	VMOVUPS      Z8, K1, (CX)
+	ADDQ         DI, AX
+	ADDQ         R8, CX
+	DECQ         R9
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x7(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x7(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	LEAQ         (DX)(CX*2), BX
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VMOVUPS.Z    (AX)(CX*2), K1, Z2
+	VMOVUPS.Z    (AX)(DX*1), K1, Z3
+	VMOVUPS.Z    (AX)(CX*4), K1, Z4
+	VMOVUPS.Z    (AX)(BX*1), K1, Z5
+	VMOVUPS.Z    (AX)(DX*2), K1, Z6
+	VBROADCASTSS alpha+72(FP), Z7
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	MOVQ         rsa+16(FP), DI
+	SHLQ         $0x02, DI
+	MOVQ         ldc+56(FP), R8
+	SHLQ         $0x02, R8
+	MOVQ         rows+0(FP), R9
+	TESTQ        R9, R9
+	JZ           rows_end
+
+rows:
+	VXORPS       Z9, Z9, Z9
+	VBROADCASTSS (AX), Z8
+	VFMADD231PS  Z0, Z8, Z9
+	VBROADCASTSS (AX)(DX*1), Z8
+	VFMADD231PS  Z1, Z8, Z9
+	VBROADCASTSS (AX)(DX*2), Z8
+	VFMADD231PS  Z2, Z8, Z9
+	VBROADCASTSS (AX)(BX*1), Z8
+	VFMADD231PS  Z3, Z8, Z9
+	VBROADCASTSS (AX)(DX*4), Z8
+	VFMADD231PS  Z4, Z8, Z9
+	VBROADCASTSS (AX)(SI*1), Z8
+	VFMADD231PS  Z5, Z8, Z9
+	VBROADCASTSS (AX)(BX*2), Z8
+	VFMADD231PS  Z6, Z8, Z9
+	VMULPS       Z7, Z9, Z9
+	VMOVUPS      Z9, K1, (CX)
+	ADDQ         DI, AX
+	ADDQ         R8, CX
+	DECQ         R9
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
+// func NarrowF32AVX512x8(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·NarrowF32AVX512x8(SB), NOSPLIT, $0-76
+	MOVQ         n+64(FP), AX
+	MOVQ         AX, CX
+	MOVQ         $+1, AX
+	SHLQ         CL, AX
+	DECQ         AX
+	KMOVW        AX, K1
+	MOVQ         b+32(FP), AX
+	MOVQ         ldb+40(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
+	VMOVUPS.Z    (AX), K1, Z0
+	VMOVUPS.Z    (AX)(CX*1), K1, Z1
+	VMOVUPS.Z    (AX)(CX*2), K1, Z2
+	VMOVUPS.Z    (AX)(DX*1), K1, Z3
+	VMOVUPS.Z    (AX)(CX*4), K1, Z4
+	VMOVUPS.Z    (AX)(BX*1), K1, Z5
+	VMOVUPS.Z    (AX)(DX*2), K1, Z6
+	VMOVUPS.Z    (AX)(SI*1), K1, Z7
+	VBROADCASTSS alpha+72(FP), Z8
+	MOVQ         a+8(FP), AX
+	MOVQ         c+48(FP), CX
+	MOVQ         csa+24(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	LEAQ         (BX)(DX*2), SI
+	LEAQ         (SI)(DX*2), DI
+	MOVQ         rsa+16(FP), R8
+	SHLQ         $0x02, R8
+	MOVQ         ldc+56(FP), R9
+	SHLQ         $0x02, R9
+	MOVQ         rows+0(FP), R10
+	TESTQ        R10, R10
+	JZ           rows_end
+
+rows:
+	VXORPS       Z10, Z10, Z10
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z0, Z9, Z10
+	VBROADCASTSS (AX)(DX*1), Z9
+	VFMADD231PS  Z1, Z9, Z10
+	VBROADCASTSS (AX)(DX*2), Z9
+	VFMADD231PS  Z2, Z9, Z10
+	VBROADCASTSS (AX)(BX*1), Z9
+	VFMADD231PS  Z3, Z9, Z10
+	VBROADCASTSS (AX)(DX*4), Z9
+	VFMADD231PS  Z4, Z9, Z10
+	VBROADCASTSS (AX)(SI*1), Z9
+	VFMADD231PS  Z5, Z9, Z10
+	VBROADCASTSS (AX)(BX*2), Z9
+	VFMADD231PS  Z6, Z9, Z10
+	VBROADCASTSS (AX)(DI*1), Z9
+	VFMADD231PS  Z7, Z9, Z10
+	VMULPS       Z8, Z10, Z10
+	VMOVUPS      Z10, K1, (CX)
+	ADDQ         R8, AX
+	ADDQ         R9, CX
+	DECQ         R10
+	JNZ          rows
+
+rows_end:
+	VZEROUPPER
+	RET
+
 // func DotF32AVX512x1x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
 TEXT ·DotF32AVX512x1x1(SB), NOSPLIT, $0-56

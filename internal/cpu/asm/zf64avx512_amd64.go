@@ -1104,6 +1104,158 @@ func AlignedRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c 
 //go:noescape
 func StreamRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
+// NarrowF64AVX512x1 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x1(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x2 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x2(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x3 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x3(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x4 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x4(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x5 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 5; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x5(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x6 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 6; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x6(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x7 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 7; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x7(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
+// NarrowF64AVX512x8 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < rows; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 8; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func NarrowF64AVX512x8(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
+
 // DotF64AVX512x1x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
 //	for i := 0; i < tiles*1; i++ {

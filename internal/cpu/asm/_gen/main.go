@@ -167,6 +167,11 @@ func (g *generator) functions() {
 				g.stream(g.Context, s, to)
 			})
 		}
+		if g.shortRows == masked {
+			for depth := 1; depth <= maxNarrowDepth; depth++ {
+				g.narrow(depth)
+			}
+		}
 		for rows := 1; rows <= maxDotRows; rows++ {
 			for count := 1; count <= g.maxDotCols(); count++ {
 				g.dot(rows, count)

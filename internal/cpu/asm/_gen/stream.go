@@ -29,6 +29,7 @@ const (
 	maxUpdateRows  = 4
 	maxUpdateDepth = 8
 	maxStreamDepth = 4
+	maxNarrowDepth = 8
 )
 
 // streamBytes is the prefetch distance for rows of a large matrix. With 1024 bytes a Zen 4 reads 20
@@ -169,6 +170,40 @@ func (g *generator) alignedRow(name string, depth int, how string, store func(s 
 	part()
 
 	g.Label("done")
+	g.VZEROUPPER()
+	g.RET()
+}
+
+// narrow writes the kernel that computes rows of a C whose columns fit in a vector. The rows of B
+// stay in registers.
+func (g *generator) narrow(depth int) {
+	name := fmt.Sprintf("Narrow%sx%d", g.suffix(), depth)
+	g.function(name, "rows int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha T",
+		g.docLoop(name, fmt.Sprintf("rows ≥ 1 rows of 1 ≤ n ≤ %d elements of C (beta = 0) from matrices", g.lanes()),
+			"i < rows", fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
+
+	mask := g.mask(g, g.param("n"))
+	rowOfB := g.rowsAt(g.param("b"), g.stride("ldb"), depth)
+	bs := g.vectors(depth)
+	for p, v := range bs {
+		g.loadMasked(rowOfB(p), mask, v)
+	}
+	alpha, element, sum := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
+	g.broadcast(g.Context, g.address("alpha"), alpha)
+	a, c := g.param("a"), g.param("c")
+	elementOfA := g.rowsAt(a, g.stride("csa"), depth)
+	rsa, ldc := g.stride("rsa"), g.stride("ldc")
+	g.loop("rows", g.param("rows"), func() {
+		g.zero(sum)
+		for p, v := range bs {
+			g.broadcast(g.Context, elementOfA(p), element)
+			g.fma(g.Context, v, element, sum)
+		}
+		g.mul(g.Context, alpha, sum, sum)
+		g.storeMasked(sum, mask, operand.Mem{Base: c})
+		g.ADDQ(rsa, a)
+		g.ADDQ(ldc, c)
+	})
 	g.VZEROUPPER()
 	g.RET()
 }
