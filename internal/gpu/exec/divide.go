@@ -32,6 +32,12 @@ func (pl *Plan) SameOrder(rows, cols int) []choose.Candidate {
 		k = nil
 	}
 	all := choose.InOrder(k, o, &part, pl.align, pl.backend.Info())
+	if pl.device.Epilogue.Activation > gemm.ActReLU && !pl.device.Ordered() {
+		// The second launch of split-K may evaluate an activation in another way than the kernel.
+		all = slices.DeleteFunc(all, func(c choose.Candidate) bool {
+			return (c.Config.Tile.SplitK > 1) != (pl.Config.Tile.SplitK > 1)
+		})
+	}
 	if o.Terms > 1 || o.Part > 0 || pl.device.Ordered() {
 		return all
 	}
