@@ -38,6 +38,7 @@ type direct[T scalar] struct {
 	transB      bool       // whether B is transposed
 	columns     bool       // whether to compute several tiles of a column in one call
 	narrow      bool       // whether Narrow kernels compute whole rows of C
+	aligned     bool       // whether AlignedRow kernels do
 	edgeCols    int        // columns at the right edge that tiles do not cover; see [direct.computeEdge]
 	edgeScratch []T        // scratch memory for them, for each worker
 	states      []phaseState
@@ -108,7 +109,8 @@ func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *ge
 	if p.A().Trans {
 		d.rsa, d.csa = 1, p.A().LD
 	}
-	d.columns, d.narrow = mk.usesColumns(p, w), mk.isNarrow(p) && w.algorithm == algoDirect && d.beta == 0
+	d.columns, d.narrow = mk.usesColumns(p, w), mk.usesNarrow(p, w)
+	d.aligned = mk.usesAlignedRows(p, w)
 	if d.transB = p.B().Trans; pl.whole == nil { // otherwise the whole has none
 		d.edgeCols = mk.edgeColumns(p)
 	}
@@ -195,10 +197,20 @@ func depthOfStrips(rows int) int {
 	return stripDepth
 }
 
-// isNarrow reports whether C is as narrow, and K as short, as the Narrow kernels want.
-func (mk *microKernel[T]) isNarrow(p *gemm.Problem) bool {
-	return p.K >= 1 && p.K <= len(mk.Narrow) && p.N >= 1 && p.N <= mk.lanes()
+// usesNarrow reports whether Narrow kernels compute p by method w.
+func (mk *microKernel[T]) usesNarrow(p *gemm.Problem, w method) bool {
+	return w.algorithm == algoDirect && p.Beta == 0 && p.K >= 1 && p.K <= len(mk.Narrow) && p.N >= 1 && p.N <= mk.lanes()
 }
+
+// usesAlignedRows reports whether AlignedRow kernels compute p by method w: a vector of other
+// kernels would often be in two lines. It depends on the layout of C alone, and not on its address,
+// because other kernels can sum in another order.
+func (mk *microKernel[T]) usesAlignedRows(p *gemm.Problem, w method) bool {
+	return w.algorithm == algoRows && p.Beta == 0 && p.K <= len(mk.AlignedRow) && !startLines[T](p.C().LD)
+}
+
+// startLines reports whether rows that are ld elements apart can all start on cache lines.
+func startLines[T scalar](ld int) bool { return dtype.Of[T]().Bytes(ld)%asm.Line == 0 }
 
 // usesColumns reports whether one call computes several tiles of a column of C. It does not
 // prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A. Nor
@@ -228,8 +240,7 @@ func (mk *microKernel[T]) passesCache(p *gemm.Problem, a algorithm) bool {
 
 // isLineAligned reports whether every row of c starts on a cache line.
 func isLineAligned[T scalar](c []T, ldc int) bool {
-	size := unsafe.Sizeof(*new(T))
-	return uintptr(unsafe.Pointer(unsafe.SliceData(c)))%cacheLine == 0 && uintptr(ldc)*size%cacheLine == 0
+	return uintptr(unsafe.Pointer(unsafe.SliceData(c)))%cacheLine == 0 && startLines[T](ldc)
 }
 
 // packs reports whether B is packed.
@@ -366,29 +377,24 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	}
 }
 
-// alignsRows reports whether AlignedRow kernels write rows of C that are ldc elements apart, for
-// depth steps of K and beta = 0: a vector of other kernels would often be in two lines. It depends
-// on the layout alone, and not on the address, because other kernels can sum in another order.
-func (mk *microKernel[T]) alignsRows(depth, ldc int) bool {
-	return depth <= len(mk.AlignedRow) && !startLines[T](ldc)
+// rowsOfB returns rows of B and the elements between them, for C of one panel.
+func (d *direct[T]) rowsOfB() (b []T, ldb int) {
+	if d.packs() {
+		return d.panels, d.panelCols
+	}
+	return d.b, d.ldb
 }
-
-// startLines reports whether rows that are ld elements apart can all start on cache lines.
-func startLines[T scalar](ld int) bool { return dtype.Of[T]().Bytes(ld)%asm.Line == 0 }
 
 // computeRows computes a part of C along its rows, with the Update kernels: as many rows at a time
 // as there are kernels for outerSteps steps of K. It computes single rows if they are written with
 // non-temporal stores or in aligned vectors.
 func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
-	b, ldb := d.b, d.ldb
-	if d.packs() {
-		b, ldb = d.panels, d.panelCols
-	}
+	b, ldb := d.rowsOfB()
 	var ofRows []asm.Update[T]
 	switch {
 	case d.nonTemporal:
 		ofRows = d.StreamRow
-	case d.beta == 0 && d.alignsRows(d.k, d.ldc):
+	case d.aligned:
 		ofRows = d.AlignedRow
 	}
 	if ofRows != nil {
@@ -419,10 +425,7 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 // computeTiles computes a part of C tile by tile.
 func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 	if d.narrow {
-		b, ldb := d.b, d.ldb
-		if d.packs() {
-			b, ldb = d.panels, d.panelCols
-		}
+		b, ldb := d.rowsOfB()
 		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, &b[0], ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
 		return
 	}

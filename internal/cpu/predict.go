@@ -158,7 +158,7 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
 	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, w.algorithm, edge)+x.call*calls
-	if mk.isNarrow(p) && w.algorithm == algoDirect && p.Beta == 0 {
+	if mk.usesNarrow(p, w) {
 		compute = x.m*(x.k*max(x.load, x.fma)+x.storing) + x.call
 	}
 	memory, between := x.readB(&l)+x.readA(&l), x.all
@@ -302,7 +302,7 @@ func (mk *microKernel[T]) predictRows(x *model, p *gemm.Problem, w method) float
 	rows, steps := float64(int(1)<<(len(mk.Update)-1)), 0.0
 	writing := x.inRows * x.writing(1, x.all)
 	nonTemporal := mk.passesCache(p, algoRows)
-	single := nonTemporal || p.Beta == 0 && mk.alignsRows(p.K, p.C().LD) // a row and all of K at a time
+	single := nonTemporal || mk.usesAlignedRows(p, w) // a row and all of K at a time
 	switch {
 	case nonTemporal:
 		rows, writing = 1, x.stream*x.c/lineBytes
