@@ -1146,7 +1146,7 @@ func AlignedRowF32AVX512x4(a *float32, rsa int, csa int, b *float32, ldb int, c 
 //go:noescape
 func StreamRowF32AVX512x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// NarrowF32AVX512x1 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x1 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1154,18 +1154,14 @@ func StreamRowF32AVX512x4(a *float32, rsa int, csa int, b *float32, ldb int, c *
 //			for p := 0; p < 1; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x1(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x2 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x2 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1173,18 +1169,14 @@ func NarrowF32AVX512x1(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 2; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x2(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x3 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x3 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1192,18 +1184,14 @@ func NarrowF32AVX512x2(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 3; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x3(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x4 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x4 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1211,18 +1199,14 @@ func NarrowF32AVX512x3(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 4; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x4(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x5 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x5 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1230,18 +1214,14 @@ func NarrowF32AVX512x4(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 5; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x5(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x6 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x6 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1249,18 +1229,14 @@ func NarrowF32AVX512x5(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 6; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x6(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x7 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x7 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1268,18 +1244,14 @@ func NarrowF32AVX512x6(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 7; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF32AVX512x7(rows int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32)
 
-// NarrowF32AVX512x8 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C (beta = 0) from matrices:
+// NarrowF32AVX512x8 computes rows ≥ 1 rows of 1 ≤ n ≤ 16 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1287,11 +1259,7 @@ func NarrowF32AVX512x7(rows int, a *float32, rsa int, csa int, b *float32, ldb i
 //			for p := 0; p < 8; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //

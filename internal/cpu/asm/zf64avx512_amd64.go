@@ -1104,7 +1104,7 @@ func AlignedRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c 
 //go:noescape
 func StreamRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// NarrowF64AVX512x1 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x1 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1112,18 +1112,14 @@ func StreamRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c *
 //			for p := 0; p < 1; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x1(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x2 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x2 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1131,18 +1127,14 @@ func NarrowF64AVX512x1(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 2; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x2(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x3 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x3 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1150,18 +1142,14 @@ func NarrowF64AVX512x2(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 3; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x3(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x4 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x4 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1169,18 +1157,14 @@ func NarrowF64AVX512x3(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 4; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x4(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x5 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x5 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1188,18 +1172,14 @@ func NarrowF64AVX512x4(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 5; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x5(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x6 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x6 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1207,18 +1187,14 @@ func NarrowF64AVX512x5(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 6; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x6(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x7 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x7 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1226,18 +1202,14 @@ func NarrowF64AVX512x6(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 7; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //
 //go:noescape
 func NarrowF64AVX512x7(rows int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64)
 
-// NarrowF64AVX512x8 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C (beta = 0) from matrices:
+// NarrowF64AVX512x8 computes rows ≥ 1 rows of 1 ≤ n ≤ 8 elements of C from matrices:
 //
 //	for i := 0; i < rows; i++ {
 //		for j := 0; j < n; j++ {
@@ -1245,11 +1217,7 @@ func NarrowF64AVX512x7(rows int, a *float64, rsa int, csa int, b *float64, ldb i
 //			for p := 0; p < 8; p++ {
 //				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
+//			c[i*ldc+j] = alpha * sum
 //		}
 //	}
 //

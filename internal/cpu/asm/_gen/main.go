@@ -354,8 +354,18 @@ func (g *generator) streamKernel() {
 // docLoop returns the doc comment of a micro-kernel: the loop that it computes. It replaces MR and
 // NR by the size of the tile.
 func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
+	return g.docLoopTo(name, from, rows, steps, a, b,
+		"if beta == 0 {",
+		"\tc[i*ldc+j] = alpha * sum",
+		"} else {",
+		"\tc[i*ldc+j] = "+g.words.update,
+		"}")
+}
+
+// docLoopTo is docLoop for other statements that write an element of C.
+func (g *generator) docLoopTo(name, from, rows, steps, a, b string, write ...string) []string {
 	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
-	return append([]string{
+	lines := []string{
 		tile.Replace(name + " computes " + from + ":"),
 		"",
 		"\tfor i := 0; " + rows + "; i++ {",
@@ -364,12 +374,9 @@ func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
 		"\t\t\tfor p := 0; " + steps + "; p++ {",
 		fmt.Sprintf("\t\t\t\tsum = %s(a[%s], b[%s], sum)", g.words.step, tile.Replace(a), tile.Replace(b)),
 		"\t\t\t}",
-		"\t\t\tif beta == 0 {",
-		"\t\t\t\tc[i*ldc+j] = alpha * sum",
-		"\t\t\t} else {",
-		"\t\t\t\tc[i*ldc+j] = " + g.words.update,
-		"\t\t\t}",
-		"\t\t}",
-		"\t}",
-	}, g.words.notes...)
+	}
+	for _, statement := range write {
+		lines = append(lines, "\t\t\t"+statement)
+	}
+	return append(append(lines, "\t\t}", "\t}"), g.words.notes...)
 }

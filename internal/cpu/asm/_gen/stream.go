@@ -179,8 +179,8 @@ func (g *generator) alignedRow(name string, depth int, how string, store func(s 
 func (g *generator) narrow(depth int) {
 	name := fmt.Sprintf("Narrow%sx%d", g.suffix(), depth)
 	g.function(name, "rows int, a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha T",
-		g.docLoop(name, fmt.Sprintf("rows ≥ 1 rows of 1 ≤ n ≤ %d elements of C (beta = 0) from matrices", g.lanes()),
-			"i < rows", fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoopTo(name, fmt.Sprintf("rows ≥ 1 rows of 1 ≤ n ≤ %d elements of C from matrices", g.lanes()),
+			"i < rows", fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j", "c[i*ldc+j] = alpha * sum")...)
 
 	mask := g.mask(g, g.param("n"))
 	rowOfB := g.rowsAt(g.param("b"), g.stride("ldb"), depth)
