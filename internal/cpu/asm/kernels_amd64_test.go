@@ -87,6 +87,15 @@ func testDeep[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
+// stridesOfA draws the strides of an m×k matrix between rows and along K. Half of the matrices are
+// transposed.
+func (tt *tester[T]) stridesOfA(m, k int) (rsa, csa int) {
+	if tt.rand.IntN(2) == 0 {
+		return 1, m + tt.rand.IntN(9)
+	}
+	return k + tt.rand.IntN(9), 1
+}
+
 // testRows compares a direct kernel of tiles of the given rows with the loop in its doc comment.
 // sets returns the number of sets of sums for n columns.
 func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], rows, k int,
@@ -98,10 +107,7 @@ func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, d
 		tiles := 1 + tt.rand.IntN(3)
 		m := tiles * rows
 		ldb, ldc := n+tt.rand.IntN(2*ks.NR), n+tt.rand.IntN(2*ks.NR)
-		rsa, csa := k+tt.rand.IntN(9), 1
-		if tt.rand.IntN(2) == 0 {
-			rsa, csa = 1, m+tt.rand.IntN(9) // A transposed
-		}
+		rsa, csa := tt.stridesOfA(m, k)
 		tt.check(tile[T]{
 			name: fmt.Sprintf("%s, tiles of %d rows, %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", name, rows, m, n, k, rsa, csa,
 				ldb, ldc),

@@ -27,10 +27,7 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 			m, k := 1<<x, 1<<y
 			for _, n := range append(upTo(2*ks.NR + 1)[1:], 300) {
 				ldb, ldc := n+tt.rand.IntN(9), n+tt.rand.IntN(9)
-				rsa, csa := k+tt.rand.IntN(9), 1
-				if tt.rand.IntN(2) == 0 {
-					rsa, csa = 1, m+tt.rand.IntN(9)
-				}
+				rsa, csa := tt.stridesOfA(m, k)
 				tt.check(tile[T]{
 					name: fmt.Sprintf("update %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
 					m:    m, n: n, k: k, ldc: ldc,
@@ -51,10 +48,7 @@ func testNarrow[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 		for n := 1; n <= ks.NR/2; n++ {
 			for _, m := range []int{1, 2, 3, 17} {
 				ldb, ldc := n+tt.rand.IntN(9), n+tt.rand.IntN(9)
-				rsa, csa := k+tt.rand.IntN(9), 1
-				if tt.rand.IntN(2) == 0 {
-					rsa, csa = 1, m+tt.rand.IntN(9)
-				}
+				rsa, csa := tt.stridesOfA(m, k)
 				tt.check(tile[T]{
 					name: fmt.Sprintf("narrow %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", m, n, k, rsa, csa, ldb, ldc),
 					m:    m, n: n, k: k, ldc: ldc, overwrites: true,
