@@ -51,8 +51,13 @@ func Candidates(p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
 
 // CandidatesOf lists the candidates of one kernel.
 func CandidatesOf(k *kernel.Kernel, p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
+	return collect(candidates(rowsOf(k), newOrderedJob(p, a, d)))
+}
+
+// rowsOf returns the part of rows that is kernel k's row.
+func rowsOf(k *kernel.Kernel) []*row {
 	i := slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })
-	return collect(candidates(rows[i:i+1], newOrderedJob(p, a, d)))
+	return rows[i : i+1]
 }
 
 // InOrder lists the candidates of kernel k for p that add in order o. A nil k stands for all
@@ -60,8 +65,7 @@ func CandidatesOf(k *kernel.Kernel, p *gemm.Problem, a kernel.Align, d *device.I
 func InOrder(k *kernel.Kernel, o kernel.Order, p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
 	of := rows
 	if k != nil {
-		i := slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })
-		of = rows[i : i+1]
+		of = rowsOf(k)
 	}
 	j := newJob(p, a, d)
 	j.ordered, j.order = true, o
@@ -76,8 +80,7 @@ func InOrder(k *kernel.Kernel, o kernel.Order, p *gemm.Problem, a kernel.Align, 
 
 // Cycles predicts the time of p with a kernel and a tile in clock cycles of an SM.
 func Cycles(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, a kernel.Align, d *device.Info) float64 {
-	r := rows[slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })]
-	j := newJob(p, a, d)
+	r, j := rowsOf(k)[0], newJob(p, a, d)
 	c, config := Candidate{Kernel: k}, r.config(j, s)
 	r.check(&c, j, &config)
 	r.estimate(&c, j)
