@@ -219,7 +219,7 @@ func (x *rowsCase) checkRows(t *testing.T, rng *rand.Rand, d device.Device) {
 // partition names the kernel of a candidate and the ways in which it partitions K.
 func partition(c *choose.Candidate) string {
 	s := c.Config.Tile
-	return fmt.Sprintln(c.Kernel.Name, s.SplitK > 1, s.SerialK > 1, s.ClusterM > 1, s.ClusterK > 1)
+	return fmt.Sprintln(c.Kernel.Name, s.SplitK > 1, s.SerialK > 1, s.ClusterM > 1, s.ClusterN > 1, s.ClusterK > 1)
 }
 
 // firstDifference returns the index of the first element of got that differs from want, or -1. A
