@@ -20,6 +20,9 @@ import (
 // The threads of a warp form a 4×8 grid, so that the distinct words of each fragment load are few
 // and shared memory delivers them without bank conflicts.
 //
+// Tiles of 256×64 serve a tall C whose columns would fill tiles of 128 columns badly, or that has
+// few of them: 8449×304×3672 in float32 takes 429 µs on an H200 instead of 528.
+//
 // Limits: the tenth of the issue slots that is not multiply-adds, the bandwidth of shared memory,
 // and register bank conflicts between the operands of a multiply-add.
 var Blocked = &Kernel{
@@ -32,6 +35,7 @@ var Blocked = &Kernel{
 	Tiles: []Tile{
 		{M: 128, N: 256, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
 		{M: 128, N: 128, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
+		{M: 256, N: 64, K: 8, RowsPerThread: 16, ColsPerThread: 8, Stages: 3},
 		{M: 64, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
 		{M: 64, N: 64, K: 8, RowsPerThread: 8, ColsPerThread: 4, Stages: 4},
 		{M: 32, N: 128, K: 8, RowsPerThread: 8, ColsPerThread: 8, Stages: 4},
