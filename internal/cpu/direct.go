@@ -83,8 +83,10 @@ const (
 	stripDepth     = 32
 	stripDepthThin = 16
 	stripThinRows  = 24
-	// copyCBytes is the size of the part of C that runs through all of K at once if B is copied.
-	copyCBytes = 256 << 10
+	// wideCBytes is the size of the part of C that runs through all of K at once in tasks with many
+	// columns: if B is copied, or if its rows are more than pageBytes apart. Tasks with fewer columns
+	// would read a short run of each page again and again.
+	wideCBytes = 256 << 10
 )
 
 // layoutBytes returns the size of a matrix in bytes, as a float64 to avoid overflow.
@@ -136,8 +138,8 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
 	case d.algorithm == algoStream:
 		d.divideStream()
-	case d.algorithm == algoCopy:
-		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
+	case d.algorithm == algoCopy || threads == 1 && d.k > smallK && !d.packs() && dtype.Of[T]().Bytes(d.ldb) > pageBytes:
+		d.nc = equalParts(d.n, min(wideCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
 	case d.k <= smallK:
 		d.divideSmallK()
 		d.nonTemporal = d.passesCache(p, d.algorithm) && !d.epilogue.needed && d.onTile == nil &&
