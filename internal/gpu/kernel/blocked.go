@@ -21,7 +21,8 @@ import (
 // and shared memory delivers them without bank conflicts.
 //
 // Tiles of 256×64 serve a tall C whose columns would fill tiles of 128 columns badly, or that has
-// few of them: 8449×304×3672 in float32 takes 429 µs on an H200, and 528 with the next fastest tile.
+// few of them: 8449×304×3672 in float32 takes 429 µs on an H200, and 528 µs with the next fastest
+// tile.
 //
 // Limits: the tenth of the issue slots that is not multiply-adds, the bandwidth of shared memory,
 // and register bank conflicts between the operands of a multiply-add.
