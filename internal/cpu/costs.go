@@ -53,8 +53,9 @@ type costs struct {
 	// exposed is the part of the shorter of the times of the FMA units and of memory that the other
 	// does not hide. exposedDots is that of dot products, which read memory in order.
 	exposed, exposedDots float64
-	// The sizes of the caches in bytes. l3 is the part of the L3 cache that a core uses.
-	l1, l2, l3 float64
+	// The sizes of the caches in bytes. l3 is the part of the L3 cache that a core uses. cached is the
+	// size of C up to which a cache still holds it when it is used next.
+	l1, l2, l3, cached float64
 }
 
 // cpuModel holds the costs of a CPU with the micro-kernels of each instruction set.
@@ -79,7 +80,7 @@ var zen4AVX2 = costs{
 	zip: 0.08694, copyWord: 0.0005898, copyRow: 2.44, zipCall: 32.8, copies: 0.03784, transpose: 0.1178,
 	element: 0.6956, widen: 0.07971, update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053,
 	reduceTall: 0.418, rows: 0.682, exposed: 0.5678, exposedDots: 0.5221,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.499e+07,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.499e+07, cached: 8 << 20,
 }
 
 var zen4AVX512 = costs{
@@ -91,7 +92,7 @@ var zen4AVX512 = costs{
 	copyWord: 0.0009364, copyRow: 3.568, zipCall: 19.39, copies: 0.2969, transpose: 0.1908, element: 0.7748,
 	widen: 0.1448, update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033,
 	rows: 0.8653, exposed: 0.5973, exposedDots: 0.4216,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.455e+07,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.455e+07, cached: 8 << 20,
 }
 
 var zen4AVX512BF16 = costs{
@@ -103,31 +104,31 @@ var zen4AVX512BF16 = costs{
 	copyWord: 0.0008063, copyRow: 13.3, zipCall: 156.4, copies: 0.1767, transpose: 3.13, element: 2.138,
 	widen: 0.09213, update: 1.956, broadcast: 1.378, dots: 0.3697, reduce: 5.395, reduceTall: 0.6008,
 	rows: 0.7554, exposed: 0.03785, exposedDots: 0.009897,
-	l1: 32 << 10, l2: 1 << 20, l3: 5.931e+06,
+	l1: 32 << 10, l2: 1 << 20, l3: 5.931e+06, cached: 8 << 20,
 }
 
 var xeonAVX2 = costs{
-	fma: 0.1267, load: 0.1339, latency: 1.204, store: 0.7407, tile: 0.0106, half: 0.7472, embedded: 1.314,
-	call: 4.776, direct: 36.54, packs: 7.197, axpy: 69.97, dot: 118.4, blocked: 2.102, phase: 295.4,
-	swap: 82.71, fromL2: 0.2295, fromL3: 0.9929, fromMemory: 1.995, wait: 0.2114, streams: 95.55,
-	reach: 1.824e+06, fetched: 0.02492, written: 0.707, inTiles: 1.088, inRows: 1.155, aligned: 0.5,
-	stream: 2.252, prefetched: 0.9571, torn: 0, ragged: 0.6022, tlb: 0.1564, entries: 0.04115,
-	conflict: 0.6827, zip: 0.09977, copyWord: 0.04006, copyRow: 1.389, zipCall: 21.67, copies: 0.2397,
-	transpose: 0.2948, element: 0.5651, widen: 0.07966, update: 2.451, broadcast: 0.9554, dots: 1.302,
-	reduce: 0.9541, reduceTall: 0.4113, rows: 0.823, exposed: 0.7458, exposedDots: 0.7431,
-	l1: 48 << 10, l2: 2 << 20, l3: 2.835e+07,
+	fma: 0.1275, load: 0.09972, latency: 1.201, store: 0.7396, tile: 0.009687, half: 0.8337, embedded: 1.787,
+	call: 4.775, direct: 38.38, packs: 7.477, axpy: 71.44, dot: 118.9, blocked: 1.765, phase: 258.4,
+	swap: 93.61, fromL2: 0.1657, fromL3: 0.9915, fromMemory: 2.354, wait: 0.2037, streams: 95.15,
+	reach: 1.921e+06, fetched: 0.008427, written: 0.7337, inTiles: 0.9206, inRows: 1.178, aligned: 0.4759,
+	stream: 1.885, prefetched: 0.9656, torn: 0, ragged: 0.8764, tlb: 0.1633, entries: 0.05922,
+	conflict: 0.6696, zip: 0.09999, copyWord: 0.03876, copyRow: 1.654, zipCall: 21.61, copies: 0.2454,
+	transpose: 0.3997, element: 0.5692, widen: 0.07422, update: 2.363, broadcast: 1.254, dots: 1.308,
+	reduce: 0.9533, reduceTall: 0.4231, rows: 0.8234, exposed: 0.748, exposedDots: 0.7581,
+	l1: 48 << 10, l2: 2 << 20, l3: 4.307e+07, cached: 120 << 20,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.122, load: 0.1545, latency: 1.007, store: 0.522, tile: 0.006862, half: 0.8903, embedded: 0.8687,
-	call: 11.63, direct: 57.67, packs: 42.84, axpy: 105.4, dot: 120.2, blocked: 26.7, phase: 261.2,
-	swap: 172.1, fromL2: 0.3521, fromL3: 0.3998, fromMemory: 0.9889, wait: 2.302, streams: 66.22,
-	reach: 6.587e+07, fetched: 0.4412, written: 1.652, inTiles: 0.7689, inRows: 2.186, aligned: 0.5,
-	stream: 40.73, prefetched: 0.6091, torn: 0.5, ragged: 1.074, tlb: 1.031, entries: 8.994, conflict: 0.5514,
-	zip: 0.1131, copyWord: 0.08477, copyRow: 1.416, zipCall: 13.73, copies: 0.08146, transpose: 0.3263,
-	element: 0.6435, widen: 0.1836, update: 2.103, broadcast: 0.3843, dots: 1.37, reduce: 1.966,
-	reduceTall: 0.6258, rows: 0.6695, exposed: 0.6302, exposedDots: 0.5154,
-	l1: 48 << 10, l2: 2 << 20, l3: 1.574e+06,
+	fma: 0.1242, load: 0.154, latency: 0.9793, store: 0.4901, tile: 0.009426, half: 0.8847, embedded: 0.8466,
+	call: 11.02, direct: 55.07, packs: 32.35, axpy: 116, dot: 128, blocked: 22.01, phase: 269.4,
+	swap: 149.5, fromL2: 0.337, fromL3: 0.4934, fromMemory: 1.038, wait: 2.262, streams: 67.63,
+	reach: 5.933e+07, fetched: 0.6539, written: 1.417, inTiles: 0.6987, inRows: 1.665, aligned: 0.5951,
+	stream: 47.36, prefetched: 0.6394, torn: 0.7185, ragged: 1.103, tlb: 0.9074, entries: 12.26, conflict: 0.6411,
+	zip: 0.1145, copyWord: 0.09654, copyRow: 1.165, zipCall: 11.75, copies: 0.06317, transpose: 0.2417,
+	element: 0.5949, widen: 0.1836, update: 2.366, broadcast: 0.4336, dots: 1.451, reduce: 1.875,
+	reduceTall: 0.583, rows: 0.6604, exposed: 0.6903, exposedDots: 0.5173,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.513e+06, cached: 120 << 20,
 }
 
 var xeonAMX = costs{
@@ -138,7 +139,7 @@ var xeonAMX = costs{
 	entries: 9.05, conflict: 1.15, zip: 0.3, copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431,
 	transpose: 3.37, element: 1.98, widen: 0.115, update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04,
 	reduceTall: 1, rows: 1, exposed: 0.16, exposedDots: 2.63,
-	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07, cached: 120 << 20,
 }
 
 // thisCPU returns the model of this CPU.
@@ -147,11 +148,14 @@ var thisCPU = sync.OnceValue(func() cpuModel {
 	if strings.Contains(host.CPUName(), "Intel") {
 		m = cpuModels[len(cpuModels)-1]
 	}
-	n := host.L2Cache()
+	l2, last := host.L2Cache(), host.LastLevelCache()
 	for _, c := range []**costs{&m.avx2, &m.avx512, &m.avx512bf16, &m.amx} {
 		own := **c
-		if n > 0 {
-			own.l2 = float64(n)
+		if l2 > 0 {
+			own.l2 = float64(l2)
+		}
+		if last > 0 { // other matrices and programs use the cache too
+			own.cached = max(float64(last/4), 8<<20)
 		}
 		*c = &own
 	}

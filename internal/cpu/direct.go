@@ -69,11 +69,9 @@ const (
 	// fetchedTileBytes that of a tile. Smaller tiles do not repay a call for each: those of AVX2.
 	fetchedCBytes    = 256 << 10
 	fetchedTileBytes = 1 << 10
-	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
-	// hold it, and the stores avoid reading C before it is overwritten. Rows of any alignment gain
-	// from them if C is larger and its rows are long. Blocked products gain with up to nonTemporalK
-	// steps of K.
-	nonTemporalBytes     = 8 << 20
+	// nonTemporalRowsBytes is the size of C from which rows of any alignment, of at least
+	// nonTemporalRowBytes, gain from non-temporal stores. Blocked products gain with up to
+	// nonTemporalK steps of K.
 	nonTemporalRowsBytes = 24 << 20
 	nonTemporalRowBytes  = 2 << 10
 	nonTemporalK         = 256
@@ -225,19 +223,24 @@ func (mk *microKernel[T]) usesColumns(p *gemm.Problem, w method) bool {
 	return w.algorithm != algoStream && (p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= columnBytes)
 }
 
-// passesCache reports whether a is faster with non-temporal stores of C, which must be complete
-// after one pass over K. Except for rows, [isLineAligned] must hold too.
+// passesCache reports whether a is faster with non-temporal stores of C. They avoid reading C
+// before it is overwritten, but no cache holds it afterwards. C must be complete after one pass
+// over K. Except for rows, [isLineAligned] must hold too.
 func (mk *microKernel[T]) passesCache(p *gemm.Problem, a algorithm) bool {
-	bytes, depth := layoutBytes(p.Layouts[gemm.C]), p.K
-	switch {
-	case p.Beta != 0 || p.Epilogue != (gemm.Epilogue{}) || mk.Stream == nil:
+	if p.Beta != 0 || p.Epilogue != (gemm.Epilogue{}) || mk.Stream == nil {
 		return false
-	case a == algoRows:
-		return bytes >= nonTemporalRowsBytes && dtype.Of[T]().Bytes(p.N) >= nonTemporalRowBytes && depth <= len(mk.StreamRow)
-	case a == algoBlocked:
-		return bytes >= nonTemporalBytes && depth <= min(mk.kc, nonTemporalK)
 	}
-	return bytes >= nonTemporalBytes && depth <= min(mk.kc, smallK)
+	bytes := layoutBytes(p.Layouts[gemm.C])
+	if bytes < mk.costs().cached {
+		return false
+	}
+	switch a {
+	case algoRows:
+		return bytes >= nonTemporalRowsBytes && dtype.Of[T]().Bytes(p.N) >= nonTemporalRowBytes && p.K <= len(mk.StreamRow)
+	case algoBlocked:
+		return p.K <= min(mk.kc, nonTemporalK)
+	}
+	return p.K <= min(mk.kc, smallK)
 }
 
 // isLineAligned reports whether every row of c starts on a cache line.

@@ -239,6 +239,8 @@ func (x *model) readB(l *directLoops) float64 {
 	missed := x.tlb * x.k * l.panels * beyond(l.k*x.pagesB, x.entries) * x.pagesB // pages of a tile
 	fetched := lineBytes / asm.DirectAhead / (min(x.n, x.nr) * x.elem)            // of a panel, by a tile
 	switch {
+	case l.packsB && l.algorithm == algoStream: // packed, then read from end to end by each tile
+		return x.far(lines, x.b) + x.far(lines, x.all) + (l.tiles-1)*x.far(l.lines, x.b)
 	case l.packsB: // packed, then read
 		return x.far(lines, x.b) + x.far(lines, x.all) + again
 	case l.algorithm == algoCopy: // the first tile does not prefetch
