@@ -229,8 +229,9 @@ func TestNonTemporal(t *testing.T) {
 }
 
 // TestSkinnyProducts compares products with a small and a large operand with the naive loop. They
-// cover copies of B's panels by the first tile, strips of B, streaming of A, and the transposed
-// product. K ends with a shorter block, A is transposed or not, and the last panel is partial.
+// cover copies of B's panels by the first tile, strips of B and of A, streaming of A, and the
+// transposed product. K ends with a shorter block, A is transposed or not, and the last panel is
+// partial.
 func TestSkinnyProducts(t *testing.T) {
 	rng := testrand.New(t)
 	for _, k := range Kernels() {
@@ -245,6 +246,7 @@ func TestSkinnyProducts(t *testing.T) {
 			{1293, 9 + rng.IntN(streamMaxN-8), 1301, 0},
 			{1293, 9 + rng.IntN(streamMaxN-8), 1301, 2},
 			{1293, 5 + rng.IntN(27), 1301, 1 + 2*rng.IntN(2)},
+			{stripMinRows + rng.IntN(99), 1 + rng.IntN(stripMaxCols), stripDepth + 1 + rng.IntN(99), 1 + 2*rng.IntN(2)},
 		} {
 			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s[0], s[1], s[2]}, s[3])
 			checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3), nil)

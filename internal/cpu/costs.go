@@ -108,27 +108,27 @@ var zen4AVX512BF16 = costs{
 }
 
 var xeonAVX2 = costs{
-	fma: 0.1275, load: 0.09972, latency: 1.201, store: 0.7396, tile: 0.009687, half: 0.8337, embedded: 1.787,
-	call: 4.775, direct: 38.38, packs: 7.477, axpy: 71.44, dot: 118.9, blocked: 1.765, phase: 258.4,
-	swap: 93.61, fromL2: 0.1657, fromL3: 0.9915, fromMemory: 2.354, wait: 0.2037, streams: 95.15,
-	reach: 1.921e+06, fetched: 0.008427, written: 0.7337, inTiles: 0.9206, inRows: 1.178, aligned: 0.4759,
-	stream: 1.885, prefetched: 0.9656, torn: 0, ragged: 0.8764, tlb: 0.1633, entries: 0.05922,
-	conflict: 0.6696, zip: 0.09999, copyWord: 0.03876, copyRow: 1.654, zipCall: 21.61, copies: 0.2454,
-	transpose: 0.3997, element: 0.5692, widen: 0.07422, update: 2.363, broadcast: 1.254, dots: 1.308,
-	reduce: 0.9533, reduceTall: 0.4231, rows: 0.8234, exposed: 0.748, exposedDots: 0.7581,
-	l1: 48 << 10, l2: 2 << 20, l3: 4.307e+07, cached: 120 << 20,
+	fma: 0.1274, load: 0.1012, latency: 1.197, store: 0.7384, tile: 0.01132, half: 0.8549, embedded: 1.809,
+	call: 4.917, direct: 37.39, packs: 7.254, axpy: 86.79, dot: 118.4, blocked: 2.006, phase: 282.7,
+	swap: 68.79, fromL2: 0.1655, fromL3: 1.011, fromMemory: 2.979, wait: 0.2822, streams: 123.9,
+	reach: 2.098e+06, fetched: 0.002144, written: 0.6909, inTiles: 0.9229, inRows: 1.556, aligned: 0.48,
+	stream: 1.977, prefetched: 1.074, torn: 0, ragged: 0.904, tlb: 0.1167, entries: 0.08063,
+	conflict: 0.6275, zip: 0.1089, copyWord: 0.02831, copyRow: 1.839, zipCall: 20.23, copies: 0.1802,
+	transpose: 0.7309, element: 0.5651, widen: 0.07422, update: 2.273, broadcast: 1.173, dots: 1.306,
+	reduce: 0.951, reduceTall: 0.4554, rows: 0.8199, exposed: 0.7502, exposedDots: 0.7469,
+	l1: 48 << 10, l2: 2 << 20, l3: 4.244e+07, cached: 120 << 20,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.1242, load: 0.154, latency: 0.9793, store: 0.4901, tile: 0.009426, half: 0.8847, embedded: 0.8466,
-	call: 11.02, direct: 55.07, packs: 32.35, axpy: 116, dot: 128, blocked: 22.01, phase: 269.4,
-	swap: 149.5, fromL2: 0.337, fromL3: 0.4934, fromMemory: 1.038, wait: 2.262, streams: 67.63,
-	reach: 5.933e+07, fetched: 0.6539, written: 1.417, inTiles: 0.6987, inRows: 1.665, aligned: 0.5951,
-	stream: 47.36, prefetched: 0.6394, torn: 0.7185, ragged: 1.103, tlb: 0.9074, entries: 12.26, conflict: 0.6411,
-	zip: 0.1145, copyWord: 0.09654, copyRow: 1.165, zipCall: 11.75, copies: 0.06317, transpose: 0.2417,
-	element: 0.5949, widen: 0.1836, update: 2.366, broadcast: 0.4336, dots: 1.451, reduce: 1.875,
-	reduceTall: 0.583, rows: 0.6604, exposed: 0.6903, exposedDots: 0.5173,
-	l1: 48 << 10, l2: 2 << 20, l3: 1.513e+06, cached: 120 << 20,
+	fma: 0.126, load: 0.1448, latency: 0.9682, store: 0.4864, tile: 0.01081, half: 0.922, embedded: 0.9003,
+	call: 10.99, direct: 55.6, packs: 41.47, axpy: 112.4, dot: 138.1, blocked: 26.53, phase: 272.1,
+	swap: 154.8, fromL2: 0.3372, fromL3: 0.4968, fromMemory: 1.041, wait: 1.381, streams: 103,
+	reach: 3.967e+07, fetched: 0.4772, written: 1.398, inTiles: 0.6971, inRows: 1.651, aligned: 0.6058,
+	stream: 51.44, prefetched: 0.6282, torn: 0.6826, ragged: 0.8159, tlb: 0.9096, entries: 12.32, conflict: 0.665,
+	zip: 0.1152, copyWord: 0.09979, copyRow: 0.764, zipCall: 11.68, copies: 0.0654, transpose: 0.2389,
+	element: 0.6036, widen: 0.1836, update: 2.355, broadcast: 0.4277, dots: 1.491, reduce: 1.825,
+	reduceTall: 0.5447, rows: 0.6634, exposed: 0.6933, exposedDots: 0.465,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.433e+06, cached: 120 << 20,
 }
 
 var xeonAMX = costs{

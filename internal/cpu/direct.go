@@ -26,6 +26,7 @@ type direct[T scalar] struct {
 	threads     int
 	mc, nc      int        // a task's tile of C
 	depth       int        // steps of K at a time: as in the blocked algorithm, for the same bits, except in strips
+	stripsOfA   bool       // whether A, and not B, is in strips
 	nonTemporal bool       // whether whole tiles are written with non-temporal stores
 	packing     operand[T] // B, if all of it is packed
 	panels      []T        // the packed B: panels of K×panelCols, each with room for panelDepth steps of packCols
@@ -76,10 +77,12 @@ const (
 	nonTemporalRowBytes  = 2 << 10
 	nonTemporalK         = 256
 	// stripCols and stripDepth are the columns and rows of a strip of B. If C has up to stripThinRows
-	// rows, a strip is finished sooner and has stripDepthThin rows.
+	// rows, a strip is finished sooner and has stripDepthThin rows. stripBytes is the size of a strip
+	// of A and of the rows of C that it adds to.
 	stripCols      = 2048
 	stripDepth     = 32
 	stripDepthThin = 16
+	stripBytes     = 384 << 10
 	stripThinRows  = 24
 	// wideCBytes is the size of the part of C that runs through all of K at once in tasks with many
 	// columns: if B is copied, or if its rows are more than pageBytes apart. Tasks with fewer columns
@@ -103,7 +106,7 @@ func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *ge
 	d.algorithm, d.onTile, d.threads = w.algorithm, pl.onTile, pl.Threads
 	d.mc, d.nc, d.depth = p.M, p.N, mk.kc
 	if w.algorithm == algoStrips {
-		d.depth = depthOfStrips(p.M)
+		d.depth, d.stripsOfA = depthOfStrips(min(p.M, p.N)), stripsOfA(p)
 	}
 	d.epilogue.prepare(p, b, mk)
 	if p.A().Trans {
@@ -132,6 +135,9 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 	case d.algorithm == algoDeep: // a single task: tiles must not depend on the number of threads
 	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4 && (d.k > rowsMaxK || layoutBytes(*p.C()) <= wholeCBytes):
 		// a single task: the divisions below take as long as 8³
+	case d.stripsOfA:
+		rows := dtype.Of[T]().Elements(stripBytes) / (d.n + d.depth)
+		d.mc = equalParts(d.m, min(rows, ceilDiv(d.m, 2*threads)), len(d.Direct))
 	case d.algorithm == algoStrips:
 		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
 	case d.algorithm == algoStream:
@@ -189,9 +195,10 @@ func hasRows(b *gemm.Layout, k int) bool { return !b.Trans || k == 1 && b.LD == 
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
 
-// depthOfStrips returns the number of rows of a strip of B if C has the given number of rows.
-func depthOfStrips(rows int) int {
-	if rows <= stripThinRows {
+// depthOfStrips returns the number of rows of a strip of B if C has the given number of rows, or of
+// a strip of A if C has that many columns.
+func depthOfStrips(across int) int {
+	if across <= stripThinRows {
 		return stripDepthThin
 	}
 	return stripDepth
@@ -439,8 +446,8 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 	if d.algorithm == algoStream {
 		ahead = d.rowsAhead(i0 + rows)
 	}
-	strips := d.algorithm == algoStrips && !d.columns
-	panels := d.k > smallK && !d.packs() && !d.columns && d.algorithm != algoStream && !strips
+	strips := d.algorithm == algoStrips && !d.columns && !d.stripsOfA
+	panels := d.k > smallK && !d.packs() && !d.columns && d.algorithm != algoStream && d.algorithm != algoStrips
 	height := equalParts(rows, len(d.Direct), 1) // equal heights, without a tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)

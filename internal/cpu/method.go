@@ -18,7 +18,7 @@ const (
 	algoNaive   algorithm = iota // the triple loop
 	algoDirect                   // micro-kernels on A and B as stored
 	algoCopy                     // the same; the first tile that reads a panel of B copies it for the tiles below
-	algoStrips                   // the same in strips of a few rows of B, which stay in L2
+	algoStrips                   // the same in strips of a few rows of B or of the transposed A, which stay in L2
 	algoStream                   // the same; each tile reads its rows of a large A from end to end
 	algoDeep                     // the same with several sums for each element of a tiny C
 	algoRows                     // adds multiples of rows of B to whole rows of C, for a few steps of K
@@ -166,13 +166,15 @@ func (mk *microKernel[T]) readsRuns(p *gemm.Problem) bool {
 
 // The limits of the direct methods. Outside them a method is never the fastest.
 const (
-	deepMaxRows  = 3   // rows of a C for which a tile has too few independent sums
-	deepMinK     = 64  // below it, adding the sums of an element takes longer than the gain
-	rowsMaxK     = 8   // steps of K that are added to whole rows of C
-	stripMaxRows = 128 // rows of a C whose strips stay in L2
-	stripMinCols = 256 // columns of a B whose rows are read in order
-	streamMaxN   = 64  // columns of a C whose tiles read A from end to end
-	streamMinK   = 32  // the least K for that: a tile prefetches lines every few steps
+	deepMaxRows  = 3    // rows of a C for which a tile has too few independent sums
+	deepMinK     = 64   // below it, adding the sums of an element takes longer than the gain
+	rowsMaxK     = 8    // steps of K that are added to whole rows of C
+	stripMaxRows = 128  // rows of a C whose strips of B stay in L2
+	stripMinCols = 256  // columns of a B whose rows are read in order
+	stripMaxCols = 64   // columns of a C that strips of A add to again and again
+	stripMinRows = 4096 // rows of an A that is read in more than a few strips
+	streamMaxN   = 64   // columns of a C whose tiles read A from end to end
+	streamMinK   = 32   // the least K for that: a tile prefetches lines every few steps
 )
 
 // listDirect adds the direct methods for p to l, with the other fields of w. If w.swapAB is set, p
@@ -203,6 +205,9 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 	if p.K <= rowsMaxK && p.N >= 2*mk.NR && len(mk.Update) > 0 {
 		add(algoRows)
 	}
+	if !w.swapAB && stripsOfA(p) {
+		add(algoStrips)
+	}
 	if w.packsB {
 		return
 	}
@@ -217,6 +222,12 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 	if streams {
 		add(algoStream)
 	}
+}
+
+// stripsOfA reports whether [algoStrips] divides A into strips: a transposed A of many rows for a
+// narrow C. Tiles that ran through all of K would read a short run of each of many pages.
+func stripsOfA(p *gemm.Problem) bool {
+	return p.A().Trans && p.N <= stripMaxCols && p.K > stripDepth && p.M >= stripMinRows
 }
 
 // chosenMethods keeps the methods of recent products, because predicting the times of all methods

@@ -223,7 +223,11 @@ func (mk *microKernel[T]) detail(p *gemm.Problem, w method, prepacked bool) stri
 		case algoCopy:
 			s += ", panels of B copied by the first tile"
 		case algoStrips:
-			s += ", B in strips"
+			if !w.swapAB && stripsOfA(p) {
+				s += ", A in strips"
+			} else {
+				s += ", B in strips"
+			}
 		case algoStream:
 			s += ", rows of A from end to end"
 		case algoDeep:

@@ -131,6 +131,7 @@ type directLoops struct {
 	method
 	passes, k, panels, tiles, h float64
 	panel, lines                float64 // bytes of a panel of B in a pass, and lines of all panels
+	ofA                         bool    // whether A is in strips
 }
 
 // predictDirect follows [direct].
@@ -142,7 +143,7 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 	l.h = x.m / l.tiles
 	depth := float64(mk.kc)
 	if w.algorithm == algoStrips {
-		depth = float64(depthOfStrips(p.M))
+		depth, l.ofA = float64(depthOfStrips(min(p.M, p.N))), stripsOfA(p)
 	}
 	l.passes = math.Ceil(x.k / depth)
 	l.k = x.k / l.passes
@@ -168,6 +169,10 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 		compute += x.packing(x.k, x.n, x.nr, x.alongKB)
 	case w.algorithm == algoCopy:
 		compute += x.copies * x.b / lineBytes
+	}
+	switch {
+	case l.ofA:
+		between = stripBytes
 	case w.algorithm == algoStrips:
 		between = (x.m + l.k) * min(x.n, stripCols) * x.elem
 	}
@@ -245,7 +250,7 @@ func (x *model) readB(l *directLoops) float64 {
 		return x.far(lines, x.b) + x.far(lines, x.all) + again
 	case l.algorithm == algoCopy: // the first tile does not prefetch
 		return x.scattered(lines, l.k, x.k*l.panels, l.h, x.pagesB, x.b, (l.tiles-1)*fetched) + missed + again
-	case l.algorithm == algoStrips:
+	case l.algorithm == algoStrips && !l.ofA:
 		time := x.far(lines, x.all) + (l.tiles-1)*x.far(lines, stripCols*l.k*x.elem)
 		if x.conflictB {
 			time += x.conflict * lines * l.tiles
@@ -260,7 +265,10 @@ func (x *model) readB(l *directLoops) float64 {
 // readA returns the time to read A: all of it once, then again for each further panel.
 func (x *model) readA(l *directLoops) float64 {
 	lines, between := x.a/lineBytes, x.m*l.k*x.elem+l.panel
-	if l.algorithm == algoStream || l.algorithm == algoStrips {
+	switch {
+	case l.ofA:
+		between = stripBytes
+	case l.algorithm == algoStream || l.algorithm == algoStrips:
 		between = l.h * x.k * x.elem
 	}
 	first, missed := x.far(lines, x.all), 0.0
