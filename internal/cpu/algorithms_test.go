@@ -294,6 +294,7 @@ func TestOwnPanels(t *testing.T) {
 		}{
 			{49, 64, 288, 2, algoStream, true},
 			{49, 64, 288, 1, algoStream, false},
+			{49, 64, 288, 1, algoDirect, true},
 			{49, 64, 32, 2, algoStream, false},  // a small B
 			{49, 12, 900, 2, algoStream, false}, // too few columns for the second thread
 			{5, 800 + rng.IntN(30), 300, 3, algoDirect, true},

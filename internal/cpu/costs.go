@@ -108,27 +108,27 @@ var zen4AVX512BF16 = costs{
 }
 
 var xeonAVX2 = costs{
-	fma: 0.1274, load: 0.1012, latency: 1.197, store: 0.7384, tile: 0.01132, half: 0.8549, embedded: 1.809,
-	call: 4.917, direct: 37.39, packs: 7.254, axpy: 86.79, dot: 118.4, blocked: 2.006, phase: 282.7,
-	swap: 68.79, fromL2: 0.1655, fromL3: 1.011, fromMemory: 2.979, wait: 0.2822, streams: 123.9,
-	reach: 2.098e+06, fetched: 0.002144, written: 0.6909, inTiles: 0.9229, inRows: 1.556, aligned: 0.48,
-	stream: 1.977, prefetched: 1.074, torn: 0, ragged: 0.904, tlb: 0.1167, entries: 0.08063,
-	conflict: 0.6275, zip: 0.1089, copyWord: 0.02831, copyRow: 1.839, zipCall: 20.23, copies: 0.1802,
-	transpose: 0.7309, element: 0.5651, widen: 0.07422, update: 2.273, broadcast: 1.173, dots: 1.306,
-	reduce: 0.951, reduceTall: 0.4554, rows: 0.8199, exposed: 0.7502, exposedDots: 0.7469,
-	l1: 48 << 10, l2: 2 << 20, l3: 4.244e+07, cached: 120 << 20,
+	fma: 0.1275, load: 0.1012, latency: 1.19, store: 0.7382, tile: 0.007682, half: 0.8479, embedded: 1.799,
+	call: 4.929, direct: 43, packs: 11.19, axpy: 91.44, dot: 123.4, blocked: 1.877, phase: 310,
+	swap: 69.19, fromL2: 0.1581, fromL3: 1.012, fromMemory: 2.898, wait: 0.295, streams: 116.4,
+	reach: 2.117e+06, fetched: 0.001064, written: 0.6894, inTiles: 0.9178, inRows: 1.561, aligned: 0.5508,
+	stream: 1.941, prefetched: 1.075, torn: 0, ragged: 0.9039, tlb: 0.1199, entries: 0.08467,
+	conflict: 0.516, zip: 0.08614, copyWord: 0.02212, copyRow: 1.841, zipCall: 20.93, copies: 0.1726,
+	transpose: 0.7213, element: 0.5528, widen: 0.07422, update: 2.266, broadcast: 1.164, dots: 1.311,
+	reduce: 0.9132, reduceTall: 0.4836, rows: 0.8203, exposed: 0.7487, exposedDots: 0.7027,
+	l1: 48 << 10, l2: 2 << 20, l3: 4.207e+07, cached: 120 << 20,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.126, load: 0.1448, latency: 0.9682, store: 0.4864, tile: 0.01081, half: 0.922, embedded: 0.9003,
-	call: 10.99, direct: 55.6, packs: 41.47, axpy: 112.4, dot: 138.1, blocked: 26.53, phase: 272.1,
-	swap: 154.8, fromL2: 0.3372, fromL3: 0.4968, fromMemory: 1.041, wait: 1.381, streams: 103,
-	reach: 3.967e+07, fetched: 0.4772, written: 1.398, inTiles: 0.6971, inRows: 1.651, aligned: 0.6058,
-	stream: 51.44, prefetched: 0.6282, torn: 0.6826, ragged: 0.8159, tlb: 0.9096, entries: 12.32, conflict: 0.665,
-	zip: 0.1152, copyWord: 0.09979, copyRow: 0.764, zipCall: 11.68, copies: 0.0654, transpose: 0.2389,
-	element: 0.6036, widen: 0.1836, update: 2.355, broadcast: 0.4277, dots: 1.491, reduce: 1.825,
-	reduceTall: 0.5447, rows: 0.6634, exposed: 0.6933, exposedDots: 0.465,
-	l1: 48 << 10, l2: 2 << 20, l3: 1.433e+06, cached: 120 << 20,
+	fma: 0.1266, load: 0.1443, latency: 0.9727, store: 0.4994, tile: 0.01025, half: 0.9066, embedded: 0.899,
+	call: 10.93, direct: 55.43, packs: 44.91, axpy: 112.3, dot: 140.7, blocked: 23.41, phase: 286.2,
+	swap: 162, fromL2: 0.3376, fromL3: 0.4998, fromMemory: 1.036, wait: 1.091, streams: 79.47,
+	reach: 4.031e+07, fetched: 0.513, written: 1.347, inTiles: 0.6939, inRows: 1.587, aligned: 0.7288,
+	stream: 56.74, prefetched: 0.627, torn: 0.6467, ragged: 0.8175, tlb: 0.9093, entries: 12.33, conflict: 0.5389,
+	zip: 0.1092, copyWord: 0.1011, copyRow: 0.7898, zipCall: 10.52, copies: 0.0639, transpose: 0.2413,
+	element: 0.6092, widen: 0.1836, update: 2.355, broadcast: 0.4056, dots: 1.444, reduce: 1.79,
+	reduceTall: 0.5795, rows: 0.6641, exposed: 0.7019, exposedDots: 0.4582,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.427e+06, cached: 120 << 20,
 }
 
 var xeonAMX = costs{

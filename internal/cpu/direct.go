@@ -33,7 +33,7 @@ type direct[T scalar] struct {
 	packCols    int        // columns to pack into a panel: NR, or N for whole rows of C
 	panelCols   int        // columns in a panel: packCols, or N if that is less
 	panelDepth  int        // K, or more for [operand.packShort]
-	ownPanels   bool       // whether a task packs the panels that it reads, and no other task reads them
+	ownPanels   bool       // whether a task packs each panel before it reads it; panels then has one for each worker
 	algorithm   algorithm  // the variant
 	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
@@ -154,7 +154,7 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.NR)
 		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
 	}
-	d.ownPanels = threads > 1 && d.packs() && d.mc >= d.m && d.algorithm != algoRows
+	d.ownPanels = d.packs() && d.mc >= d.m && d.algorithm != algoRows
 }
 
 // divideStream divides C by rows, so that each line of A is read once. Several threads that pack a
@@ -177,6 +177,9 @@ func (d *direct[T]) divideSmallK() {
 	tiles := smallKTiles
 	if d.n <= smallKTiles*d.NR {
 		tiles *= smallKTiles
+	}
+	if d.threads == 1 && d.packs() && d.algorithm != algoRows && d.m <= 2*tiles*len(d.Direct) {
+		tiles *= 2 // tasks of all rows pack their own panels
 	}
 	d.mc = equalParts(d.m, tiles*len(d.Direct), len(d.Direct))
 	d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.NR)
@@ -285,7 +288,19 @@ func (d *direct[T]) panelElems() int {
 	if !d.packs() {
 		return 0
 	}
+	if d.ownPanels {
+		return d.threads * d.ownPanelElems()
+	}
 	return d.panelDepth * d.panelCount() * d.packCols
+}
+
+// ownPanelElems returns the size of a worker's panel: a part of K, unless [operand.packShort] packs
+// it.
+func (d *direct[T]) ownPanelElems() int {
+	if d.panelDepth > d.k {
+		return d.panelDepth * d.packCols
+	}
+	return min(d.k, equalParts(d.k, d.depth, 8)) * d.packCols
 }
 
 // copyElems returns the number of elements of all workers' copied panels.
@@ -318,7 +333,7 @@ func (d *direct[T]) runSerial(ctx context.Context) error {
 
 // runTasks runs all tasks of all phases on the calling goroutine.
 func (d *direct[T]) runTasks(ctx context.Context) error {
-	if d.packs() {
+	if d.phases() > 1 {
 		if err := runPhase(ctx, d.panelCount(), func(panel, _ int) { d.pack(panel) }); err != nil {
 			return err
 		}
@@ -344,23 +359,33 @@ func (d *direct[T]) do(task, worker int) {
 // pack packs a panel of B.
 func (d *direct[T]) pack(panel int) {
 	j := panel * d.packCols
-	to, cols := d.panels[j*d.panelDepth:], min(d.packCols, d.n-j)
+	d.packPart(d.panels[j*d.panelDepth:], j, 0, d.k)
+}
+
+// packPart packs k steps, from p on, of the panel of B at column j.
+func (d *direct[T]) packPart(to []T, j, p, k int) {
+	cols := min(d.packCols, d.n-j)
 	if d.panelDepth > d.k {
-		d.packing.packShort(to, d.panelCols, j, cols, d.k)
+		d.packing.packShort(to, d.panelCols, j, cols, k)
 		return
 	}
-	d.packing.pack(to, d.panelCols, j, cols, 0, d.k, nil)
+	d.packing.pack(to, d.panelCols, j, cols, p, k, nil)
+}
+
+// panel returns k packed steps, from p on, of the panel of B at column j.
+func (d *direct[T]) panel(j, p, k, worker int) *T {
+	if !d.ownPanels {
+		return &d.panels[j*d.panelDepth+p*d.panelCols]
+	}
+	own := d.panels[worker*d.ownPanelElems():]
+	d.packPart(own, j, p, k)
+	return &own[0]
 }
 
 // computeTask computes a task's tile of C.
 func (d *direct[T]) computeTask(task, worker int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := task%down*d.mc, task/down*d.nc
-	if d.ownPanels {
-		for panel := j0 / d.packCols; panel < min(ceilDiv(j0+d.nc, d.packCols), d.panelCount()); panel++ {
-			d.pack(panel)
-		}
-	}
 	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), worker)
 }
 
@@ -389,19 +414,14 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	}
 }
 
-// rowsOfB returns rows of B and the elements between them, for C of one panel.
-func (d *direct[T]) rowsOfB() (b []T, ldb int) {
-	if d.packs() {
-		return d.panels, d.panelCols
-	}
-	return d.b, d.ldb
-}
-
 // computeRows computes a part of C along its rows, with the Update kernels: as many rows at a time
 // as there are kernels for outerSteps steps of K. It computes single rows if they are written with
 // non-temporal stores or in aligned vectors.
 func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
-	b, ldb := d.rowsOfB()
+	b, ldb := d.b, d.ldb
+	if d.packs() {
+		b, ldb = d.panels, d.panelCols
+	}
 	var ofRows []asm.Update[T]
 	switch {
 	case d.nonTemporal:
@@ -437,8 +457,11 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 // computeTiles computes a part of C tile by tile.
 func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 	if d.narrow {
-		b, ldb := d.rowsOfB()
-		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, &b[0], ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
+		b, ldb := &d.b[0], d.ldb
+		if d.packs() {
+			b, ldb = d.panel(0, 0, d.k, worker), d.panelCols
+		}
+		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
 		return
 	}
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
@@ -459,7 +482,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
-				b, ldb = &d.panels[j*d.panelDepth+p*d.panelCols], d.panelCols
+				b, ldb = d.panel(j, p, k, worker), d.panelCols
 			} else {
 				b = &d.b[p*d.ldb+j]
 			}

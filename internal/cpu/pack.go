@@ -59,7 +59,7 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 		}
 		clear(tmp[whole*first : o.block*first])
 		for p := 0; p < o.block; p += 8 {
-			asm.PackerF32.Zip(first, wordAddr(dst[p:]), o.block, (*byte)(unsafe.Pointer(wordAddr(tmp[p*first:]))),
+			asm.PackerF32.Zip(first, 8, wordAddr(dst[p:]), o.block, (*byte)(unsafe.Pointer(wordAddr(tmp[p*first:]))),
 				first*4)
 		}
 		if left%o.group > 0 {
@@ -96,24 +96,20 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 		}
 		return rows, steps
 	}
-	block := o.zipSteps()
-	if n < 8 || steps < block {
+	if n < 8 || steps < o.zipSteps() {
 		return 0, 0
 	}
-	for i := 0; i < n; i += 8 {
-		i := min(i, n-8) // repacks some rows rather than packing them one by one
-		zip := func(p, steps int) {
-			o.packer.Zip(steps, wordAddr(dst[p*r+i:]), r*words, o.addr(o.index(x0+i, (p0+p)*o.group)), ld)
-		}
-		zip(0, steps&^(block-1))
-		if steps%block > 0 {
-			zip(steps-block, block) // repacks some steps too
-		}
+	zip := func(i, n int) {
+		o.packer.Zip(steps, n, wordAddr(dst[i:]), r*words, o.addr(o.index(x0+i, p0*o.group)), ld)
+	}
+	zip(0, n&^7)
+	if n%8 > 0 {
+		zip(n-8, 8) // repacks some rows rather than packing them one by one
 	}
 	return n, steps
 }
 
-// zipSteps returns the number of steps of K that Zip copies at a time.
+// zipSteps returns the least number of steps of K that Zip copies.
 func (o *operand[T]) zipSteps() int { return 8 * 4 / int(unsafe.Sizeof(*new(T))) }
 
 // depthToPack returns the number of steps for which a panel of k steps needs room: more than k if
@@ -137,7 +133,7 @@ func (o *operand[T]) packShort(dst []T, r, x0, n, k int) {
 		if o.from.Bytes(o.index(x0+i+7, block)) > len(o.raw) {
 			break
 		}
-		o.packer.Zip(block, wordAddr(dst[i:]), r*(8/block), o.addr(o.index(x0+i, 0)), o.from.Bytes(o.ld))
+		o.packer.Zip(block, 8, wordAddr(dst[i:]), r*(8/block), o.addr(o.index(x0+i, 0)), o.from.Bytes(o.ld))
 		rows = i + 8
 	}
 	o.packScalar(dst[:k*r], r, x0, rows, n, 0, 0, k, nil)

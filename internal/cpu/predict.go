@@ -246,6 +246,8 @@ func (x *model) readB(l *directLoops) float64 {
 	switch {
 	case l.packsB && l.algorithm == algoStream: // packed, then read from end to end by each tile
 		return x.far(lines, x.b) + x.far(lines, x.all) + (l.tiles-1)*x.far(l.lines, x.b)
+	case l.packsB && (x.k > smallK || l.tiles <= 2*smallKTiles): // each panel is packed when it is needed
+		return x.far(lines, x.all) + l.tiles*x.far(l.lines, l.panel+l.h*l.k*x.elem)
 	case l.packsB: // packed, then read
 		return x.far(lines, x.b) + x.far(lines, x.all) + again
 	case l.algorithm == algoCopy: // the first tile does not prefetch

@@ -191,26 +191,26 @@ func TestPackers(t *testing.T) {
 				}
 				k, n, wide := r.IntN(20), 8*r.IntN(5), r.IntN(9)
 
-				// Stored along K: eight rows of a multiple of eight steps.
-				zipped := k / 8 * 8
+				// Stored along K: at least eight words of each row.
+				zipped, rows := 8+k, 8+n
 				ld := zipped*f.bytes + r.IntN(9)*element
-				from, to := take(src, span(8, ld, zipped*f.bytes, 1)), dst.last(span(zipped, 8+wide, 8, 1))
+				from, to := take(src, span(rows, ld, zipped*f.bytes, 1)), dst.last(span(zipped, rows+wide, rows, 1))
 				words(from, r)
 				words(to, r)
 				want := slices.Clone(to)
 				for p := range zipped {
-					for i := range 8 {
-						want[p*(8+wide)+i] = f.word(from[i*ld+p*f.bytes:][:f.bytes]...)
+					for i := range rows {
+						want[p*(rows+wide)+i] = f.word(from[i*ld+p*f.bytes:][:f.bytes]...)
 					}
 				}
 				if fault := faults(func() {
-					f.packer.Zip(zipped, dst.start(to), 8+wide, src.start(from), ld)
+					f.packer.Zip(zipped, rows, dst.start(to), rows+wide, src.start(from), ld)
 				}); fault != nil {
-					t.Fatalf("zip of %d: %v", zipped, fault)
+					t.Fatalf("zip of %d×%d: %v", rows, zipped, fault)
 				}
 				if !slices.Equal(to, want) {
-					t.Fatalf("zip of %d words, 8+%d wide, rows %d bytes apart:\n%x, want\n%x", zipped, wide, ld, to,
-						want)
+					t.Fatalf("zip of %d rows of %d words, %d wide, %d bytes apart: the panel differs from the reference", rows,
+						zipped, rows+wide, ld)
 				}
 
 				// Adjacent columns.
@@ -252,25 +252,25 @@ func TestZipF64(t *testing.T) {
 		if round%2 == 0 {
 			take = (*arena[uint64]).first
 		}
-		k, wide := 4*r.IntN(6), 8+r.IntN(9)
-		ld := k + r.IntN(9)
-		from, to := take(src, span(8, ld, k, 1)), dst.last(span(k, wide, 8, 1))
+		k, n := 4+r.IntN(20), 8+8*r.IntN(3)
+		wide, ld := n+r.IntN(9), k+r.IntN(9)
+		from, to := take(src, span(n, ld, k, 1)), dst.last(span(k, wide, n, 1))
 		words(from, r)
 		words(to, r)
 		want := slices.Clone(to)
 		for p := range k {
-			for i := range 8 {
+			for i := range n {
 				want[p*wide+i] = from[i*ld+p]
 			}
 		}
 		word := func(p *uint64) *uint32 { return (*uint32)(unsafe.Pointer(p)) }
 		if fault := faults(func() {
-			ZipF64(k, word(dst.start(to)), 2*wide, (*byte)(unsafe.Pointer(src.start(from))), 8*ld)
+			ZipF64(k, n, word(dst.start(to)), 2*wide, (*byte)(unsafe.Pointer(src.start(from))), 8*ld)
 		}); fault != nil {
-			t.Fatalf("zip of %d: %v", k, fault)
+			t.Fatalf("zip of %d×%d: %v", n, k, fault)
 		}
 		if !slices.Equal(to, want) {
-			t.Fatalf("zip of %d, %d wide, rows %d apart: the panel differs from the reference", k, wide, ld)
+			t.Fatalf("zip of %d×%d, %d wide, rows %d apart: the panel differs from the reference", n, k, wide, ld)
 		}
 	}
 }

@@ -174,10 +174,10 @@ type Epilogue[T any] struct {
 // Packer converts the elements of a matrix to the 32-bit words of panels. Its functions are nil if
 // the CPU lacks the instructions.
 type Packer struct {
-	// Zip transposes eight rows stored along K, ld bytes apart, into a panel r words wide:
-	// dst[p*r+i] is word p of row i, for p < k. k is a multiple of eight, or
-	// of four if an element takes two words.
-	Zip func(k int, dst *uint32, r int, src *byte, ld int)
+	// Zip transposes n rows stored along K, a multiple of eight, into a panel r words wide. The rows
+	// are ld bytes apart: dst[p*r+i] is word p of row i, for p < k. k is at least eight, or four if
+	// an element takes two words.
+	Zip func(k, n int, dst *uint32, r int, src *byte, ld int)
 	// CopyRows copies n columns, a multiple of eight, of rows ld bytes apart: dst[p*r+j] is word p of
 	// column j, for p < k.
 	CopyRows func(k, n int, dst *uint32, r int, src *byte, ld int)

@@ -2,11 +2,12 @@
 
 package asm
 
-// ZipF32 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (a float32), for p < k. k is a multiple of eight.
+// ZipF32 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (a float32), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipF32(k int, dst *uint32, r int, src *byte, ld int)
+func ZipF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsF32 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // element j of row p (a float32),
@@ -15,11 +16,12 @@ func ZipF32(k int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func CopyRowsF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (a float16 as float32), for p < k. k is a multiple of eight.
+// ZipF16 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (a float16 as float32), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipF16(k int, dst *uint32, r int, src *byte, ld int)
+func ZipF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // element j of row p (a float16 as float32),
@@ -40,11 +42,12 @@ func NarrowF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
 //go:noescape
 func AddOldF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 
-// ZipBF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (a bfloat16 as float32), for p < k. k is a multiple of eight.
+// ZipBF16 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (a bfloat16 as float32), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipBF16(k int, dst *uint32, r int, src *byte, ld int)
+func ZipBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsBF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // element j of row p (a bfloat16 as float32),
@@ -65,11 +68,12 @@ func NarrowBF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
 //go:noescape
 func AddOldBF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 
-// ZipBF16x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (two bfloat16), for p < k. k is a multiple of eight.
+// ZipBF16x2 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (two bfloat16), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
+func ZipBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsBF16x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 2·p to 2·p+1 (two bfloat16),
@@ -78,11 +82,12 @@ func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func CopyRowsBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipI8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (four int8), for p < k. k is a multiple of eight.
+// ZipI8x4 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (four int8), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipI8x4(k int, dst *uint32, r int, src *byte, ld int)
+func ZipI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsI8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 4·p to 4·p+3 (four int8),
@@ -91,11 +96,12 @@ func ZipI8x4(k int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func CopyRowsI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipU8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (four int8, 128 added to each), for p < k. k is a multiple of eight.
+// ZipU8x4 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (four int8, 128 added to each), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipU8x4(k int, dst *uint32, r int, src *byte, ld int)
+func ZipU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsU8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 4·p to 4·p+3 (four int8, 128 added to each),
@@ -104,11 +110,12 @@ func ZipU8x4(k int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func CopyRowsU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipI8x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
-// row i (two int8, each as 16 bits), for p < k. k is a multiple of eight.
+// ZipI8x2 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+i] is word p of row i (two int8, each as 16 bits), for p < k and i < n.
+// n is a multiple of eight. k is at least 8.
 //
 //go:noescape
-func ZipI8x2(k int, dst *uint32, r int, src *byte, ld int)
+func ZipI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // CopyRowsI8x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 2·p to 2·p+1 (two int8, each as 16 bits),
@@ -117,8 +124,9 @@ func ZipI8x2(k int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func CopyRowsI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the next
-// word are element p of row i (a float64), for p < k. k is a multiple of four.
+// ZipF64 copies n rows, ld bytes apart, to a panel r words wide:
+// dst[p*r+2*i] and the next word are element p of row i (a float64), for p < k and i < n.
+// n is a multiple of eight. k is at least 4.
 //
 //go:noescape
-func ZipF64(k int, dst *uint32, r int, src *byte, ld int)
+func ZipF64(k int, n int, dst *uint32, r int, src *byte, ld int)

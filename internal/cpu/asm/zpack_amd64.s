@@ -2,26 +2,27 @@
 
 #include "textflag.h"
 
-// func ZipF32(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·ZipF32(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipF32(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VBROADCASTI128 (BX), Y0
 	VINSERTI128    $0x01, (BX)(SI*4), Y0, Y0
 	VBROADCASTI128 (BX)(SI*1), Y1
@@ -64,10 +65,71 @@ eight:
 	VMOVDQU        Y1, (CX)(R12*1)
 	ADDQ           $+32, BX
 	LEAQ           (CX)(DX*8), CX
-	DECQ           AX
-	JNZ            eight
+	DECQ           R13
+	JNZ            steps
+	MOVQ           k+0(FP), R13
+	ANDQ           $+7, R13
+	JZ             next
+	SUBQ           $+8, R13
+	MOVQ           R13, R14
+	IMULQ          DX, R14
+	ADDQ           R14, CX
+	IMUL3Q         $+4, R13, R13
+	ADDQ           R13, BX
+	VBROADCASTI128 (BX), Y0
+	VINSERTI128    $0x01, (BX)(SI*4), Y0, Y0
+	VBROADCASTI128 (BX)(SI*1), Y1
+	VINSERTI128    $0x01, (BX)(R8*1), Y1, Y1
+	VBROADCASTI128 (BX)(SI*2), Y2
+	VINSERTI128    $0x01, (BX)(DI*2), Y2, Y2
+	VBROADCASTI128 (BX)(DI*1), Y3
+	VINSERTI128    $0x01, (BX)(R9*1), Y3, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y3, Y2, Y5
+	VPUNPCKHDQ     Y1, Y0, Y0
+	VPUNPCKHDQ     Y3, Y2, Y1
+	VPUNPCKLQDQ    Y5, Y4, Y2
+	VPUNPCKHQDQ    Y5, Y4, Y3
+	VPUNPCKLQDQ    Y1, Y0, Y4
+	VPUNPCKHQDQ    Y1, Y0, Y0
+	VBROADCASTI128 16(BX), Y1
+	VINSERTI128    $0x01, 16(BX)(SI*4), Y1, Y1
+	VBROADCASTI128 16(BX)(SI*1), Y5
+	VINSERTI128    $0x01, 16(BX)(R8*1), Y5, Y5
+	VBROADCASTI128 16(BX)(SI*2), Y6
+	VINSERTI128    $0x01, 16(BX)(DI*2), Y6, Y6
+	VBROADCASTI128 16(BX)(DI*1), Y7
+	VINSERTI128    $0x01, 16(BX)(R9*1), Y7, Y7
+	VPUNPCKLDQ     Y5, Y1, Y8
+	VPUNPCKLDQ     Y7, Y6, Y9
+	VPUNPCKHDQ     Y5, Y1, Y1
+	VPUNPCKHDQ     Y7, Y6, Y5
+	VPUNPCKLQDQ    Y9, Y8, Y6
+	VPUNPCKHQDQ    Y9, Y8, Y7
+	VPUNPCKLQDQ    Y5, Y1, Y8
+	VPUNPCKHQDQ    Y5, Y1, Y1
+	VMOVDQU        Y2, (CX)
+	VMOVDQU        Y3, (CX)(DX*1)
+	VMOVDQU        Y4, (CX)(DX*2)
+	VMOVDQU        Y0, (CX)(R10*1)
+	VMOVDQU        Y6, (CX)(DX*4)
+	VMOVDQU        Y7, (CX)(R11*1)
+	VMOVDQU        Y8, (CX)(R10*2)
+	VMOVDQU        Y1, (CX)(R12*1)
+	ADDQ           $+32, BX
+	LEAQ           (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+4, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -108,26 +170,27 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipF16(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2, F16C
-TEXT ·ZipF16(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipF16(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VCVTPH2PS   (BX), Y0
 	VCVTPH2PS   (BX)(SI*4), Y1
 	VPERM2I128  $0x20, Y1, Y0, Y2
@@ -170,10 +233,71 @@ eight:
 	VMOVDQU     Y0, (CX)(R12*1)
 	ADDQ        $+16, BX
 	LEAQ        (CX)(DX*8), CX
-	DECQ        AX
-	JNZ         eight
+	DECQ        R13
+	JNZ         steps
+	MOVQ        k+0(FP), R13
+	ANDQ        $+7, R13
+	JZ          next
+	SUBQ        $+8, R13
+	MOVQ        R13, R14
+	IMULQ       DX, R14
+	ADDQ        R14, CX
+	IMUL3Q      $+2, R13, R13
+	ADDQ        R13, BX
+	VCVTPH2PS   (BX), Y0
+	VCVTPH2PS   (BX)(SI*4), Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VCVTPH2PS   (BX)(SI*1), Y1
+	VCVTPH2PS   (BX)(R8*1), Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VCVTPH2PS   (BX)(SI*2), Y3
+	VCVTPH2PS   (BX)(DI*2), Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VCVTPH2PS   (BX)(DI*1), Y5
+	VCVTPH2PS   (BX)(R9*1), Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+16, BX
+	LEAQ        (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+2, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -294,26 +418,27 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipBF16(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·ZipBF16(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipBF16(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VPMOVZXWD   (BX), Y0
 	VPSLLD      $0x10, Y0, Y0
 	VPMOVZXWD   (BX)(SI*4), Y1
@@ -364,10 +489,79 @@ eight:
 	VMOVDQU     Y0, (CX)(R12*1)
 	ADDQ        $+16, BX
 	LEAQ        (CX)(DX*8), CX
-	DECQ        AX
-	JNZ         eight
+	DECQ        R13
+	JNZ         steps
+	MOVQ        k+0(FP), R13
+	ANDQ        $+7, R13
+	JZ          next
+	SUBQ        $+8, R13
+	MOVQ        R13, R14
+	IMULQ       DX, R14
+	ADDQ        R14, CX
+	IMUL3Q      $+2, R13, R13
+	ADDQ        R13, BX
+	VPMOVZXWD   (BX), Y0
+	VPSLLD      $0x10, Y0, Y0
+	VPMOVZXWD   (BX)(SI*4), Y1
+	VPSLLD      $0x10, Y1, Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VPMOVZXWD   (BX)(SI*1), Y1
+	VPSLLD      $0x10, Y1, Y1
+	VPMOVZXWD   (BX)(R8*1), Y3
+	VPSLLD      $0x10, Y3, Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VPMOVZXWD   (BX)(SI*2), Y3
+	VPSLLD      $0x10, Y3, Y3
+	VPMOVZXWD   (BX)(DI*2), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VPMOVZXWD   (BX)(DI*1), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VPMOVZXWD   (BX)(R9*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+16, BX
+	LEAQ        (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+2, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -504,26 +698,27 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·ZipBF16x2(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipBF16x2(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VMOVDQU     (BX), Y0
 	VMOVDQU     (BX)(SI*4), Y1
 	VPERM2I128  $0x20, Y1, Y0, Y2
@@ -566,10 +761,71 @@ eight:
 	VMOVDQU     Y0, (CX)(R12*1)
 	ADDQ        $+32, BX
 	LEAQ        (CX)(DX*8), CX
-	DECQ        AX
-	JNZ         eight
+	DECQ        R13
+	JNZ         steps
+	MOVQ        k+0(FP), R13
+	ANDQ        $+7, R13
+	JZ          next
+	SUBQ        $+8, R13
+	MOVQ        R13, R14
+	IMULQ       DX, R14
+	ADDQ        R14, CX
+	IMUL3Q      $+4, R13, R13
+	ADDQ        R13, BX
+	VMOVDQU     (BX), Y0
+	VMOVDQU     (BX)(SI*4), Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VMOVDQU     (BX)(SI*1), Y1
+	VMOVDQU     (BX)(R8*1), Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VMOVDQU     (BX)(SI*2), Y3
+	VMOVDQU     (BX)(DI*2), Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VMOVDQU     (BX)(DI*1), Y5
+	VMOVDQU     (BX)(R9*1), Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+32, BX
+	LEAQ        (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+4, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -615,26 +871,27 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipI8x4(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·ZipI8x4(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipI8x4(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VMOVDQU     (BX), Y0
 	VMOVDQU     (BX)(SI*4), Y1
 	VPERM2I128  $0x20, Y1, Y0, Y2
@@ -677,10 +934,71 @@ eight:
 	VMOVDQU     Y0, (CX)(R12*1)
 	ADDQ        $+32, BX
 	LEAQ        (CX)(DX*8), CX
-	DECQ        AX
-	JNZ         eight
+	DECQ        R13
+	JNZ         steps
+	MOVQ        k+0(FP), R13
+	ANDQ        $+7, R13
+	JZ          next
+	SUBQ        $+8, R13
+	MOVQ        R13, R14
+	IMULQ       DX, R14
+	ADDQ        R14, CX
+	IMUL3Q      $+4, R13, R13
+	ADDQ        R13, BX
+	VMOVDQU     (BX), Y0
+	VMOVDQU     (BX)(SI*4), Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VMOVDQU     (BX)(SI*1), Y1
+	VMOVDQU     (BX)(R8*1), Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VMOVDQU     (BX)(SI*2), Y3
+	VMOVDQU     (BX)(DI*2), Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VMOVDQU     (BX)(DI*1), Y5
+	VMOVDQU     (BX)(R9*1), Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+32, BX
+	LEAQ        (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+4, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -733,26 +1051,27 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipU8x4(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·ZipU8x4(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipU8x4(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VMOVDQU     (BX), Y0
 	VPCMPEQB    Y1, Y1, Y1
 	VPABSB      Y1, Y1
@@ -827,10 +1146,103 @@ eight:
 	VMOVDQU     Y0, (CX)(R12*1)
 	ADDQ        $+32, BX
 	LEAQ        (CX)(DX*8), CX
-	DECQ        AX
-	JNZ         eight
+	DECQ        R13
+	JNZ         steps
+	MOVQ        k+0(FP), R13
+	ANDQ        $+7, R13
+	JZ          next
+	SUBQ        $+8, R13
+	MOVQ        R13, R14
+	IMULQ       DX, R14
+	ADDQ        R14, CX
+	IMUL3Q      $+4, R13, R13
+	ADDQ        R13, BX
+	VMOVDQU     (BX), Y0
+	VPCMPEQB    Y1, Y1, Y1
+	VPABSB      Y1, Y1
+	VPSLLW      $0x07, Y1, Y1
+	VPXOR       Y1, Y0, Y0
+	VMOVDQU     (BX)(SI*4), Y1
+	VPCMPEQB    Y2, Y2, Y2
+	VPABSB      Y2, Y2
+	VPSLLW      $0x07, Y2, Y2
+	VPXOR       Y2, Y1, Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VMOVDQU     (BX)(SI*1), Y1
+	VPCMPEQB    Y3, Y3, Y3
+	VPABSB      Y3, Y3
+	VPSLLW      $0x07, Y3, Y3
+	VPXOR       Y3, Y1, Y1
+	VMOVDQU     (BX)(R8*1), Y3
+	VPCMPEQB    Y4, Y4, Y4
+	VPABSB      Y4, Y4
+	VPSLLW      $0x07, Y4, Y4
+	VPXOR       Y4, Y3, Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VMOVDQU     (BX)(SI*2), Y3
+	VPCMPEQB    Y5, Y5, Y5
+	VPABSB      Y5, Y5
+	VPSLLW      $0x07, Y5, Y5
+	VPXOR       Y5, Y3, Y3
+	VMOVDQU     (BX)(DI*2), Y5
+	VPCMPEQB    Y6, Y6, Y6
+	VPABSB      Y6, Y6
+	VPSLLW      $0x07, Y6, Y6
+	VPXOR       Y6, Y5, Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VMOVDQU     (BX)(DI*1), Y5
+	VPCMPEQB    Y7, Y7, Y7
+	VPABSB      Y7, Y7
+	VPSLLW      $0x07, Y7, Y7
+	VPXOR       Y7, Y5, Y5
+	VMOVDQU     (BX)(R9*1), Y7
+	VPCMPEQB    Y8, Y8, Y8
+	VPABSB      Y8, Y8
+	VPSLLW      $0x07, Y8, Y8
+	VPXOR       Y8, Y7, Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+32, BX
+	LEAQ        (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+4, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -888,26 +1300,27 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipI8x2(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·ZipI8x2(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x03, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	LEAQ  (R10)(DX*2), R11
-	LEAQ  (R11)(DX*2), R12
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipI8x2(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
+	LEAQ (R10)(DX*2), R11
+	LEAQ (R11)(DX*2), R12
 
-eight:
+rows:
+	MOVQ k+0(FP), R13
+	SHRQ $0x03, R13
+
+steps:
 	VPMOVSXBW   (BX), Y0
 	VPMOVSXBW   (BX)(SI*4), Y1
 	VPERM2I128  $0x20, Y1, Y0, Y2
@@ -950,10 +1363,71 @@ eight:
 	VMOVDQU     Y0, (CX)(R12*1)
 	ADDQ        $+16, BX
 	LEAQ        (CX)(DX*8), CX
-	DECQ        AX
-	JNZ         eight
+	DECQ        R13
+	JNZ         steps
+	MOVQ        k+0(FP), R13
+	ANDQ        $+7, R13
+	JZ          next
+	SUBQ        $+8, R13
+	MOVQ        R13, R14
+	IMULQ       DX, R14
+	ADDQ        R14, CX
+	IMUL3Q      $+2, R13, R13
+	ADDQ        R13, BX
+	VPMOVSXBW   (BX), Y0
+	VPMOVSXBW   (BX)(SI*4), Y1
+	VPERM2I128  $0x20, Y1, Y0, Y2
+	VPERM2I128  $0x31, Y1, Y0, Y0
+	VPMOVSXBW   (BX)(SI*1), Y1
+	VPMOVSXBW   (BX)(R8*1), Y3
+	VPERM2I128  $0x20, Y3, Y1, Y4
+	VPERM2I128  $0x31, Y3, Y1, Y1
+	VPMOVSXBW   (BX)(SI*2), Y3
+	VPMOVSXBW   (BX)(DI*2), Y5
+	VPERM2I128  $0x20, Y5, Y3, Y6
+	VPERM2I128  $0x31, Y5, Y3, Y3
+	VPMOVSXBW   (BX)(DI*1), Y5
+	VPMOVSXBW   (BX)(R9*1), Y7
+	VPERM2I128  $0x20, Y7, Y5, Y8
+	VPERM2I128  $0x31, Y7, Y5, Y5
+	VPUNPCKLDQ  Y4, Y2, Y7
+	VPUNPCKLDQ  Y8, Y6, Y9
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPUNPCKHDQ  Y8, Y6, Y4
+	VPUNPCKLQDQ Y9, Y7, Y6
+	VPUNPCKHQDQ Y9, Y7, Y7
+	VPUNPCKLQDQ Y4, Y2, Y8
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKLDQ  Y5, Y3, Y9
+	VPUNPCKHDQ  Y1, Y0, Y0
+	VPUNPCKHDQ  Y5, Y3, Y1
+	VPUNPCKLQDQ Y9, Y4, Y3
+	VPUNPCKHQDQ Y9, Y4, Y4
+	VPUNPCKLQDQ Y1, Y0, Y5
+	VPUNPCKHQDQ Y1, Y0, Y0
+	VMOVDQU     Y6, (CX)
+	VMOVDQU     Y7, (CX)(DX*1)
+	VMOVDQU     Y8, (CX)(DX*2)
+	VMOVDQU     Y2, (CX)(R10*1)
+	VMOVDQU     Y3, (CX)(DX*4)
+	VMOVDQU     Y4, (CX)(R11*1)
+	VMOVDQU     Y5, (CX)(R10*2)
+	VMOVDQU     Y0, (CX)(R12*1)
+	ADDQ        $+16, BX
+	LEAQ        (CX)(DX*8), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R13
+	MOVQ   R13, R14
+	IMULQ  DX, R14
+	SUBQ   R14, CX
+	ADDQ   $+32, CX
+	IMUL3Q $+2, R13, R13
+	SUBQ   R13, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET
 
@@ -999,24 +1473,25 @@ end:
 	VZEROUPPER
 	RET
 
-// func ZipF64(k int, dst *uint32, r int, src *byte, ld int)
+// func ZipF64(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX
-TEXT ·ZipF64(SB), NOSPLIT, $0-40
-	MOVQ  k+0(FP), AX
-	MOVQ  dst+8(FP), CX
-	MOVQ  r+16(FP), DX
-	MOVQ  src+24(FP), BX
-	MOVQ  ld+32(FP), SI
-	SHRQ  $0x02, AX
-	SHLQ  $0x02, DX
-	LEAQ  (SI)(SI*2), DI
-	LEAQ  (DI)(SI*2), R8
-	LEAQ  (R8)(SI*2), R9
-	LEAQ  (DX)(DX*2), R10
-	TESTQ AX, AX
-	JZ    end
+TEXT ·ZipF64(SB), NOSPLIT, $0-48
+	MOVQ n+8(FP), AX
+	MOVQ dst+16(FP), CX
+	MOVQ r+24(FP), DX
+	MOVQ src+32(FP), BX
+	MOVQ ld+40(FP), SI
+	SHLQ $0x02, DX
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	LEAQ (DX)(DX*2), R10
 
-four:
+rows:
+	MOVQ k+0(FP), R11
+	SHRQ $0x02, R11
+
+steps:
 	VBROADCASTF128 (BX), Y0
 	VINSERTF128    $0x01, (BX)(SI*2), Y0, Y0
 	VBROADCASTF128 (BX)(SI*1), Y1
@@ -1051,9 +1526,62 @@ four:
 	VMOVUPD        Y0, 32(CX)(R10*1)
 	ADDQ           $+32, BX
 	LEAQ           (CX)(DX*4), CX
-	DECQ           AX
-	JNZ            four
+	DECQ           R11
+	JNZ            steps
+	MOVQ           k+0(FP), R11
+	ANDQ           $+3, R11
+	JZ             next
+	SUBQ           $+4, R11
+	MOVQ           R11, R12
+	IMULQ          DX, R12
+	ADDQ           R12, CX
+	IMUL3Q         $+8, R11, R11
+	ADDQ           R11, BX
+	VBROADCASTF128 (BX), Y0
+	VINSERTF128    $0x01, (BX)(SI*2), Y0, Y0
+	VBROADCASTF128 (BX)(SI*1), Y1
+	VINSERTF128    $0x01, (BX)(DI*1), Y1, Y1
+	VUNPCKLPD      Y1, Y0, Y2
+	VUNPCKHPD      Y1, Y0, Y0
+	VMOVUPD        Y2, (CX)
+	VMOVUPD        Y0, (CX)(DX*1)
+	VBROADCASTF128 16(BX), Y0
+	VINSERTF128    $0x01, 16(BX)(SI*2), Y0, Y0
+	VBROADCASTF128 16(BX)(SI*1), Y1
+	VINSERTF128    $0x01, 16(BX)(DI*1), Y1, Y1
+	VUNPCKLPD      Y1, Y0, Y2
+	VUNPCKHPD      Y1, Y0, Y0
+	VMOVUPD        Y2, (CX)(DX*2)
+	VMOVUPD        Y0, (CX)(R10*1)
+	VBROADCASTF128 (BX)(SI*4), Y0
+	VINSERTF128    $0x01, (BX)(DI*2), Y0, Y0
+	VBROADCASTF128 (BX)(R8*1), Y1
+	VINSERTF128    $0x01, (BX)(R9*1), Y1, Y1
+	VUNPCKLPD      Y1, Y0, Y2
+	VUNPCKHPD      Y1, Y0, Y0
+	VMOVUPD        Y2, 32(CX)
+	VMOVUPD        Y0, 32(CX)(DX*1)
+	VBROADCASTF128 16(BX)(SI*4), Y0
+	VINSERTF128    $0x01, 16(BX)(DI*2), Y0, Y0
+	VBROADCASTF128 16(BX)(R8*1), Y1
+	VINSERTF128    $0x01, 16(BX)(R9*1), Y1, Y1
+	VUNPCKLPD      Y1, Y0, Y2
+	VUNPCKHPD      Y1, Y0, Y0
+	VMOVUPD        Y2, 32(CX)(DX*2)
+	VMOVUPD        Y0, 32(CX)(R10*1)
+	ADDQ           $+32, BX
+	LEAQ           (CX)(DX*4), CX
 
-end:
+next:
+	MOVQ   k+0(FP), R11
+	MOVQ   R11, R12
+	IMULQ  DX, R12
+	SUBQ   R12, CX
+	ADDQ   $+64, CX
+	IMUL3Q $+8, R11, R11
+	SUBQ   R11, BX
+	LEAQ   (BX)(SI*8), BX
+	SUBQ   $+8, AX
+	JNZ    rows
 	VZEROUPPER
 	RET

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -142,25 +143,72 @@ func param(c *build.Context, name string) reg.GPVirtual {
 // zip writes the Zip function for operands stored along K. It transposes eight rows, eight
 // words of each at a time.
 func (f packer) zip(c *build.Context) {
-	name := "Zip" + f.name
-	packFunction(c, name, "k",
-		fmt.Sprintf("%s copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of", name),
-		fmt.Sprintf("row i (%s), for p < k. k is a multiple of eight.", f.desc))
-	k, dst, r, src, ld := param(c, "k"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
-	c.SHRQ(operand.U8(3), k)
+	zip(c, "Zip"+f.name, "dst[p*r+i] is word p of row i ("+f.desc+")", 8, f.bytes, func(from, to []operand.Mem) {
+		for p, column := range f.transpose8(c, from) {
+			c.VMOVDQU(column, to[p])
+		}
+	})
+}
+
+// zipFloat64 is zip for float64 elements, which take two words.
+func zipFloat64(c *build.Context) {
+	const result = "dst[p*r+2*i] and the next word are element p of row i (a float64)"
+	zip(c, "ZipF64", result, 4, 32, func(from, to []operand.Mem) {
+		for i := 0; i < 8; i += 4 {
+			for p := 0; p < 4; p += 2 {
+				for q, column := range transposePair(c, from[i:i+4], p/2) {
+					c.VMOVUPD(column, to[p+q].Offset(i*8))
+				}
+			}
+		}
+	})
+}
+
+// zip writes a Zip function. transpose copies a number of steps of eight rows, which take bytes of
+// each row. If k is no multiple of steps, the last ones overlap those before them.
+func zip(c *build.Context, name, result string, steps, bytes int, transpose func(from, to []operand.Mem)) {
+	packFunction(c, name, "k, n",
+		fmt.Sprintf("%s copies n rows, ld bytes apart, to a panel r words wide:", name), result+", for p < k and i < n.",
+		fmt.Sprintf("n is a multiple of eight. k is at least %d.", steps))
+	n, dst, r, src, ld := param(c, "n"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
 	c.SHLQ(operand.U8(2), r)
-	from, to := strides(c, src, ld, 8), strides(c, dst, r, 8)
-	c.TESTQ(k, k)
-	c.JZ(operand.LabelRef("end"))
-	c.Label("eight")
-	for p, column := range f.transpose8(c, from) {
-		c.VMOVDQU(column, to[p])
-	}
-	c.ADDQ(operand.I32(f.bytes), src)
-	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: 8}, dst)
-	c.DECQ(k)
-	c.JNZ(operand.LabelRef("eight"))
-	c.Label("end")
+	from, to := strides(c, src, ld, 8), strides(c, dst, r, steps)
+	blocks, k, rows := c.GP64(), c.GP64(), c.GP64()
+	c.Label("rows")
+	c.Load(c.Param("k"), blocks)
+	c.SHRQ(operand.U8(uint8(math.Log2(float64(steps)))), blocks)
+	c.Label("steps")
+	transpose(from, to)
+	c.ADDQ(operand.I32(bytes), src)
+	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: uint8(steps)}, dst)
+	c.DECQ(blocks)
+	c.JNZ(operand.LabelRef("steps"))
+
+	// The last steps, which end at k.
+	c.Load(c.Param("k"), k)
+	c.ANDQ(operand.I32(steps-1), k)
+	c.JZ(operand.LabelRef("next"))
+	c.SUBQ(operand.I32(steps), k)
+	c.MOVQ(k, rows)
+	c.IMULQ(r, rows)
+	c.ADDQ(rows, dst)
+	c.IMUL3Q(operand.I32(bytes/steps), k, k)
+	c.ADDQ(k, src)
+	transpose(from, to)
+	c.ADDQ(operand.I32(bytes), src)
+	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: uint8(steps)}, dst)
+
+	c.Label("next")
+	c.Load(c.Param("k"), k)
+	c.MOVQ(k, rows)
+	c.IMULQ(r, rows)
+	c.SUBQ(rows, dst)
+	c.ADDQ(operand.I32(8*32/steps), dst)
+	c.IMUL3Q(operand.I32(bytes/steps), k, k)
+	c.SUBQ(k, src)
+	c.LEAQ(operand.Mem{Base: src, Index: ld, Scale: 8}, src)
+	c.SUBQ(operand.I32(8), n)
+	c.JNZ(operand.LabelRef("rows"))
 	c.VZEROUPPER()
 	c.RET()
 }
@@ -212,34 +260,6 @@ func transposeLanes[V reg.Register](c *build.Context, vector func() V, row [4]re
 		columns = append(columns, apply(c.VPUNPCKLQDQ, pair[0], pair[1]), apply(c.VPUNPCKHQDQ, pair[0], pair[1]))
 	}
 	return columns
-}
-
-// zipFloat64 is zip for float64 elements, which take two words.
-func zipFloat64(c *build.Context) {
-	packFunction(c, "ZipF64", "k",
-		"ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the next",
-		"word are element p of row i (a float64), for p < k. k is a multiple of four.")
-	k, dst, r, src, ld := param(c, "k"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
-	c.SHRQ(operand.U8(2), k)
-	c.SHLQ(operand.U8(2), r)
-	from, to := strides(c, src, ld, 8), strides(c, dst, r, 4)
-	c.TESTQ(k, k)
-	c.JZ(operand.LabelRef("end"))
-	c.Label("four")
-	for i := 0; i < 8; i += 4 {
-		for p := 0; p < 4; p += 2 {
-			for q, column := range transposePair(c, from[i:i+4], p/2) {
-				c.VMOVUPD(column, to[p+q].Offset(i*8))
-			}
-		}
-	}
-	c.ADDQ(operand.I32(32), src)
-	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: 4}, dst)
-	c.DECQ(k)
-	c.JNZ(operand.LabelRef("four"))
-	c.Label("end")
-	c.VZEROUPPER()
-	c.RET()
 }
 
 // copyRows writes the function CopyRows, for operands whose columns are adjacent in memory.
