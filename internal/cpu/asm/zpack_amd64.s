@@ -121,13 +121,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+4, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -289,13 +290,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+2, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -553,13 +555,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+2, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -817,13 +820,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+4, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -990,13 +994,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+4, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -1234,13 +1239,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+4, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -1419,13 +1425,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R13
+	NEGQ   R13
 	MOVQ   R13, R14
 	IMULQ  DX, R14
-	SUBQ   R14, CX
-	ADDQ   $+32, CX
+	ADDQ   R14, CX
 	IMUL3Q $+2, R13, R13
-	SUBQ   R13, BX
+	ADDQ   R13, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+32, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER
@@ -1574,13 +1581,14 @@ steps:
 
 next:
 	MOVQ   k+0(FP), R11
+	NEGQ   R11
 	MOVQ   R11, R12
 	IMULQ  DX, R12
-	SUBQ   R12, CX
-	ADDQ   $+64, CX
+	ADDQ   R12, CX
 	IMUL3Q $+8, R11, R11
-	SUBQ   R11, BX
+	ADDQ   R11, BX
 	LEAQ   (BX)(SI*8), BX
+	ADDQ   $+64, CX
 	SUBQ   $+8, AX
 	JNZ    rows
 	VZEROUPPER

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"math"
+	"math/bits"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
@@ -173,40 +173,43 @@ func zip(c *build.Context, name, result string, steps, bytes int, transpose func
 	n, dst, r, src, ld := param(c, "n"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
 	c.SHLQ(operand.U8(2), r)
 	from, to := strides(c, src, ld, 8), strides(c, dst, r, steps)
-	blocks, k, rows := c.GP64(), c.GP64(), c.GP64()
+	blocks, count := c.GP64(), c.GP64()
+	block := func() { // transposes steps and moves on to the next ones
+		transpose(from, to)
+		c.ADDQ(operand.I32(bytes), src)
+		c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: uint8(steps)}, dst)
+	}
+	move := func() { // moves on by count steps, which may be negative
+		words := c.GP64()
+		c.MOVQ(count, words)
+		c.IMULQ(r, words)
+		c.ADDQ(words, dst)
+		c.IMUL3Q(operand.I32(bytes/steps), count, count)
+		c.ADDQ(count, src)
+	}
 	c.Label("rows")
 	c.Load(c.Param("k"), blocks)
-	c.SHRQ(operand.U8(uint8(math.Log2(float64(steps)))), blocks)
+	c.SHRQ(operand.U8(uint8(bits.TrailingZeros(uint(steps)))), blocks)
 	c.Label("steps")
-	transpose(from, to)
-	c.ADDQ(operand.I32(bytes), src)
-	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: uint8(steps)}, dst)
+	block()
 	c.DECQ(blocks)
 	c.JNZ(operand.LabelRef("steps"))
 
 	// The last steps, which end at k.
-	c.Load(c.Param("k"), k)
-	c.ANDQ(operand.I32(steps-1), k)
+	c.Load(c.Param("k"), count)
+	c.ANDQ(operand.I32(steps-1), count)
 	c.JZ(operand.LabelRef("next"))
-	c.SUBQ(operand.I32(steps), k)
-	c.MOVQ(k, rows)
-	c.IMULQ(r, rows)
-	c.ADDQ(rows, dst)
-	c.IMUL3Q(operand.I32(bytes/steps), k, k)
-	c.ADDQ(k, src)
-	transpose(from, to)
-	c.ADDQ(operand.I32(bytes), src)
-	c.LEAQ(operand.Mem{Base: dst, Index: r, Scale: uint8(steps)}, dst)
+	c.SUBQ(operand.I32(steps), count)
+	move()
+	block()
 
+	// Back to the first step, and on to the next eight rows.
 	c.Label("next")
-	c.Load(c.Param("k"), k)
-	c.MOVQ(k, rows)
-	c.IMULQ(r, rows)
-	c.SUBQ(rows, dst)
-	c.ADDQ(operand.I32(8*32/steps), dst)
-	c.IMUL3Q(operand.I32(bytes/steps), k, k)
-	c.SUBQ(k, src)
+	c.Load(c.Param("k"), count)
+	c.NEGQ(count)
+	move()
 	c.LEAQ(operand.Mem{Base: src, Index: ld, Scale: 8}, src)
+	c.ADDQ(operand.I32(8*32/steps), dst) // eight elements of 32/steps bytes
 	c.SUBQ(operand.I32(8), n)
 	c.JNZ(operand.LabelRef("rows"))
 	c.VZEROUPPER()
