@@ -28,7 +28,7 @@ func TestSameOrder(t *testing.T) {
 	same, others, different, shared := 0, 0, 0, 0
 	for _, typ := range rowsTypes {
 		for _, k := range choose.Kernels() {
-			for i := range testkit.Cases(2, 5) {
+			for i := range testkit.Cases(2, 10) {
 				depth := 1 + rng.IntN(1<<(5+rng.IntN(7)))
 				if i == 0 {
 					depth += 1000
