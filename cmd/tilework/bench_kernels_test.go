@@ -16,7 +16,7 @@ func TestBenchKernels(t *testing.T) {
 		{"--kernels naive,wgmma --dtypes float32", "naive float32", noFloat32},
 		{"--kernels wgmma,mma,naive --sizes 4,5", "naive float32, naive float32",
 			noFloat32 + "skipped: kernel mma multiplies float32 only in precision tf32\n"},
-		{"--kernels auto-tf32,naive --dtypes int8,float32", "naive int8, skinny-tf32 float32, naive float32",
+		{"--kernels auto-tf32,naive --dtypes int8,float32", "naive int8, mma-tf32 float32, naive float32",
 			"skipped: precision tf32 of int8 matrices (it is for float32)\n"},
 		{"--kernels all,tiled:16,naive", "naive float32, tiled float32, blocked float32, skinny float32, tiled:16 float32",
 			"skipped: kernel mma multiplies float32 only in precision tf32\n" + noFloat32},

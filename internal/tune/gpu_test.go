@@ -182,7 +182,7 @@ func TestGPU(t *testing.T) {
 		t.Fatal(outcomes, err)
 	}
 	x := outcomes[0]
-	if !x.Kept || x.Best.String() != "tiled:8" || x.Default.Kernel != "skinny" || x.Gain.Speed < 1.99 ||
+	if !x.Kept || x.Best.String() != "tiled:8" || x.Default.String() != "tiled:16" || x.Gain.Speed < 1.99 ||
 		x.Gain.Speed > 2.01 || x.Device != d.info.Name {
 		t.Errorf("outcome %v", x)
 	}
@@ -194,7 +194,7 @@ func TestGPU(t *testing.T) {
 		t.Errorf("notes: %q", n)
 	}
 	if why := planned(t, gpu0, form); !strings.HasPrefix(why, "tiled: tuned on ") ||
-		!strings.Contains(why, ": 2.00 × as fast as the default, skinny:") {
+		!strings.Contains(why, ": 2.00 × as fast as the default, tiled:16") {
 		t.Errorf("planned after tuning: %s", why)
 	}
 	// With equal times, tuning again removes the stored choice.

@@ -25,6 +25,7 @@ type coefficients struct {
 // machine holds the coefficients that all kernels share.
 type machine struct {
 	memory float64 // bytes that memory delivers to a copy of a large matrix
+	ramp   float64 // cycles until memory delivers that many
 	cache  float64 // size of the L2 cache in bytes
 	l2     float64 // bytes that the L2 cache delivers to TMA while all SMs load
 	sum    splitSum
@@ -96,6 +97,7 @@ type skinnyCosts struct {
 	exposed      float64 // cycles that a warp waits between two instructions, while one block works
 	partExposed  float64 // the same where each thread along K has a part of its own
 	latency      float64 // cycles until a load from memory returns
+	memory       float64 // factor of memory's rate
 	cacheLatency float64 // cycles until a load from the L2 cache returns
 	alone        float64 // bytes that an SM reads from the L2 cache
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
@@ -126,6 +128,7 @@ type mmaCosts struct {
 	stepExposed float64 // part of a step's latency that is not hidden, for one warp per scheduler
 	copyExposed float64 // part of the shorter of multiplying and copying that is not hidden
 	copy        float64 // cycles in which an SM executes a warp's copies with cp.async
+	byteRun     float64 // cycles that a warp waits for each of its byteRuns, alone on its scheduler
 	single      float64 // cycles in which an SM executes a warp's copies of single elements
 	singleWait  float64 // cycles that a stage waits for single elements, which nothing hides
 	traffic     float64 // bytes that the L2 cache delivers

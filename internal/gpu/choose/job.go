@@ -84,6 +84,13 @@ func (j *job) parts(s kernel.Tile) (parts, depth int) {
 // cycle and SM.
 func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) }
 
+// deliver returns the cycles in which memory delivers the first n bytes of a product, at the given
+// part of its rate.
+func (j *job) deliver(n, part float64) float64 {
+	m := &j.costs.machine
+	return m.ramp + j.perSM(n, part*m.memory)
+}
+
 // Numbers of bytes and elements are floats, as ints of 32 bits do not hold those of large products,
 // nor of 64 bits those of the largest that a problem describes.
 

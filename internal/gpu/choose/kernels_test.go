@@ -54,7 +54,7 @@ func TestSkinnyChosen(t *testing.T) {
 		want    string // a prefix of the tile; empty for another kernel
 	}{
 		{1, 4096, 4096, "1x32"}, {4096, 1, 4096, "32x1"}, {1, 1024, 4096, "1x8"}, {1024, 1, 4096, "8x1"},
-		{2, 4096, 4096, "1x32"}, {4096, 8, 4096, "32x8"}, {1, 28672, 4096, "1x32"},
+		{2, 4096, 4096, "4x32"}, {4096, 8, 4096, "32x8"}, {1, 28672, 4096, "1x32"},
 		{9, 4096, 4096, ""}, {512, 512, 512, ""},
 	} {
 		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), exec.Options{})
@@ -68,13 +68,13 @@ func TestSkinnyChosen(t *testing.T) {
 	}
 }
 
-// TestSmallestGetMMA checks that the smallest products get mma or skinny, which were measured to be
-// faster than wgmma.
+// TestSmallestGetMMA checks that the smallest products get mma, which was measured to be faster
+// than wgmma.
 func TestSmallestGetMMA(t *testing.T) {
 	d := devicetest.NewNull()
 	d.Device.SMs = h200.SMs
 	d.Device.Target, d.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
-	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.Skinny, 200: kernel.MMA, 256: sm90.WGMMA,
+	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.MMA, 200: kernel.MMA, 256: kernel.MMA,
 		257: kernel.MMA, 300: kernel.MMA, 384: sm90.WGMMA} {
 		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.BF16, dtype.BF16, n, n, n), exec.Options{})
 		if err != nil {

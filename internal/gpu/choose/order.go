@@ -245,9 +245,9 @@ func (j *job) orderText() string {
 }
 
 // checkOrder returns why a kernel with tile s does not compute the job's product, or nil. A product
-// that does not read A and B has no sums.
+// that is empty, or does not read A and B, has no sums.
 func (r *row) checkOrder(j *job, s kernel.Tile) error {
-	if !j.ReadsAB() {
+	if j.Empty() || !j.ReadsAB() {
 		return nil
 	}
 	if j.orderErr != nil {

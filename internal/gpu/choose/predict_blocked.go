@@ -17,7 +17,7 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 	x.rounds = kernel.CeilDiv(busiest, held)
 	w := n.blockWork(j, c, kernel.CeilDiv(depth, s.K))
 	busy := w.rounds(busiest, held)
-	memory := j.perSM(n.fetched(j, s), j.costs.machine.memory*n.memory)
+	memory := j.deliver(n.fetched(j, s), n.memory)
 	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.cacheBytes)
 	total := overlap(busy, memory, cache)
 	if parts == 1 { // partial sums stay in the L2 cache

@@ -42,6 +42,7 @@ type mmaBlock struct {
 	// async and single are the copies per thread and stage: with cp.async, and of single elements
 	// that pass through registers.
 	async, single float64
+	byteRuns      float64 // copies of less than 16 bytes of an 8-bit operand that is stored across K
 	// alongK reports whether all copies are of single elements along K.
 	alongK   bool
 	sectors  float64 // sectors that the copies of a stage read
@@ -66,7 +67,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 		exposed = n.rowExposed
 	}
 	busy = max(busy, stored) + exposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
-	memory := j.perSM(j.operandBytes()+n.narrow*b.narrow(), n.memory*j.costs.machine.memory)
+	memory := j.deliver(j.operandBytes()+n.narrow*b.narrow(), n.memory)
 	// The shorter of the two is hidden unless they take about as long.
 	if x.multiply, x.load = math.Hypot(busy, memory), memory; memory > busy {
 		x.multiply, x.load = x.load, x.multiply
@@ -99,6 +100,9 @@ func (b *mmaBlock) addCopies(l *gemm.Layout, side, vec int, kMajor bool, size in
 	copies := float64(kernel.CeilDiv(rows*cols, vec*kernel.MMAThreads(b.s)))
 	if async {
 		b.async += copies
+		if l.Type.Bits() == 8 && !kMajor && vec < kernel.MaxVectorBytes {
+			b.byteRuns += copies
+		}
 	} else {
 		b.single += copies
 	}
@@ -151,7 +155,7 @@ func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 	}
 	queue := max(b.queue, side*b.warps/schedulers)
 	start := queue*fill + wait + n.spillStart*b.spilled*b.serial()
-	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled
+	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled + n.byteRun*b.byteRuns/b.queue
 	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
 	store := b.storeTime(queue)

@@ -70,7 +70,7 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
 	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
 	traffic := j.traffic + b.rereadBytes(j, c.Tile) + n.shortRow*b.shortRows(j)
-	delivery := max(j.perSM(traffic, j.costs.machine.memory), float64(busiest)*cache)
+	delivery := max(j.perSM(traffic, n.memory*j.costs.machine.memory), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
 	if busy > delivery {

@@ -146,7 +146,7 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 		once += bytes
 		repeated += max(1-m.cache*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
 	}
-	return cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
+	return m.ramp + cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
 }
 
 // loadedBytes returns the bytes of A or B as they are loaded.
