@@ -188,6 +188,41 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestOddFactors checks products and batches with a NaN factor.
+func TestOddFactors(t *testing.T) {
+	ctx, d := t.Context(), on(t, "emu")
+	nan := float32(math.NaN())
+	for _, x := range []struct {
+		alpha, beta   float64
+		a, b, c, want float32
+	}{
+		{math.NaN(), 0, 1, 2, 3, nan},
+		{1, math.NaN(), 1, 2, 3, nan},
+	} {
+		one := func(v float32) Matrix[float32] { return FromSlice(1, 1, []float32{v}) }
+		two := func(v float32) Batch[float32] { return Batch[float32]{one(v), one(v)} }
+		check := func(how string, c Matrix[float32], err error) {
+			if got := c.At(0, 0); err != nil || got != x.want && (got == got || x.want == x.want) {
+				t.Errorf("%s, alpha %v, beta %v: got %v, error %v, want %v", how, x.alpha, x.beta, got, err, x.want)
+			}
+		}
+		for _, device := range []string{"cpu", "emu"} {
+			for _, opts := range [][]Option{{WithDevice(device)}, {WithDevice(device), WithVerify()}} {
+				c, all := one(x.c), two(x.c)
+				check(device, c, Gemm(ctx, x.alpha, one(x.a), one(x.b), x.beta, c, opts...))
+				err := Gemm(ctx, x.alpha, two(x.a), two(x.b), x.beta, all, opts...)
+				check("a batch on "+device, all[0], err)
+				check("a batch on "+device, all[1], err)
+			}
+		}
+		a, b, c, got := upload(t, d, one(x.a)), upload(t, d, one(x.b)), upload(t, d, one(x.c)), one(0)
+		for _, opts := range [][]Option{nil, {WithVerify()}} {
+			err := errors.Join(Copy(ctx, c, one(x.c)), Gemm(ctx, x.alpha, a, b, x.beta, c, opts...), Copy(ctx, got, c))
+			check("on a device", got, err)
+		}
+	}
+}
+
 func TestCancelMidway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 700

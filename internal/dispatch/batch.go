@@ -175,11 +175,13 @@ func equalProducts(batch []Product) (sets []*productSet, rest []int) {
 			continue
 		}
 		key := setKey{p.Problem, p.on.Backend, p.Request.Kernel, unsafe.SliceData(p.Buffers[gemm.Bias])}
-		if found[key] == nil {
-			found[key] = &productSet{BatchRunner: runner, kernel: key.kernel}
-			sets = append(sets, found[key])
+		s := found[key] // nil for every product with a NaN factor, which equals no other
+		if s == nil {
+			s = &productSet{BatchRunner: runner, kernel: key.kernel}
+			found[key] = s
+			sets = append(sets, s)
 		}
-		found[key].members = append(found[key].members, i)
+		s.members = append(s.members, i)
 	}
 	return sets, rest
 }
