@@ -24,11 +24,12 @@ type call struct {
 // planned is a product of an earlier call, or of the current one. Planning a product of 64³ takes a
 // thirtieth of its time, so a call keeps the plans of small products for calls with equal operands.
 type planned struct {
-	// kept reports whether the product is planned for all calls with these layouts, as the caller
-	// gives them, these settings, no other options, and the factors of the product.
-	kept     bool
-	layouts  [gemm.C + 1]gemm.Layout
-	settings settings
+	// kept reports whether the product is planned for all calls with these factors and layouts, as
+	// the caller gives them, these settings and no other options.
+	kept        bool
+	alpha, beta complex128
+	layouts     [gemm.C + 1]gemm.Layout
+	settings    settings
 	dispatch.Product
 }
 
@@ -53,13 +54,13 @@ func (k *call) selectProduct(alpha, beta complex128) {
 	hash := ((uint64(a.Rows)*odd^uint64(a.Cols))*odd ^ uint64(b.Cols)) * odd
 	p := &k.plans[hash>>32%uint64(len(k.plans))]
 	k.product = p
-	problem := &p.Problem
-	if p.kept = p.kept && problem.Alpha == alpha && problem.Beta == beta && p.layouts == k.layouts &&
+	if p.kept = p.kept && p.alpha == alpha && p.beta == beta && p.layouts == k.layouts &&
 		p.settings == k.settings && k.isPlain() && p.Holds(); !p.kept {
 		p.Reset()
 		k.request(&p.Request)
-		problem.Alpha, problem.Beta = alpha, beta
-		copy(problem.Layouts[:], k.layouts[:])
+		p.alpha, p.beta = alpha, beta
+		p.Problem.Alpha, p.Problem.Beta = alpha, beta
+		copy(p.Problem.Layouts[:], k.layouts[:])
 	}
 	p.setMemory(k.memory[gemm.A], k.memory[gemm.B], k.memory[gemm.C])
 }

@@ -29,7 +29,7 @@ func (k *call) resident() (*resident.Product, error) {
 		return nil, err
 	}
 	p := &resident.Product{
-		Alpha: of.Alpha, Beta: of.Beta, Epilogue: k.epilogue,
+		Alpha: single.Alpha, Beta: single.Beta, Epilogue: k.epilogue,
 		Kernel: k.kernel, Precision: k.precision, RowInvariant: k.rowInvariant, Verify: k.verify, Within: k.within,
 	}
 	for s := k.given; s != 0; s &= s - 1 {

@@ -86,6 +86,7 @@ func TestKeptPlans(t *testing.T) {
 		{m: 5, n: 6, k: 7, alpha: 1, transA: true, kept: true},
 		{m: 5, n: 6, k: 7, alpha: 1, transC: true, kept: true},
 		{m: 5, n: 6, k: 7, alpha: 2, kept: true},
+		{m: 5, n: 6, k: 7, alpha: 1 + 0x1p-40, kept: true}, // 1 in float32
 		{m: 5, n: 6, k: 7, beta: 1, kept: true},
 		{m: 5, n: 6, k: 7, alpha: 1, beta: 1, opts: one, kept: true},
 		{m: 5, n: 6, k: 7, alpha: 1, opts: []Option{WithKernel("portable")}, kept: true},

@@ -188,16 +188,21 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestOddFactors checks products and batches with a NaN factor.
+// TestOddFactors checks products and batches with a NaN factor, and with factors that are 0 in
+// float32, for which the operands that must not be read are NaN.
 func TestOddFactors(t *testing.T) {
 	ctx, d := t.Context(), on(t, "emu")
 	nan := float32(math.NaN())
+	const tiny = 1e-60
 	for _, x := range []struct {
 		alpha, beta   float64
 		a, b, c, want float32
 	}{
 		{math.NaN(), 0, 1, 2, 3, nan},
 		{1, math.NaN(), 1, 2, 3, nan},
+		{tiny, 5, nan, nan, 3, 15},
+		{5, -tiny, 1, 2, nan, 10},
+		{tiny, tiny, nan, nan, nan, 0},
 	} {
 		one := func(v float32) Matrix[float32] { return FromSlice(1, 1, []float32{v}) }
 		two := func(v float32) Batch[float32] { return Batch[float32]{one(v), one(v)} }

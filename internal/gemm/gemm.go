@@ -191,7 +191,7 @@ func (l *Layout) Check(name string) error {
 type Problem struct {
 	M, N, K     int
 	Layouts     Layouts    // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
-	Alpha, Beta complex128 // real, as are all element types: backends use their real parts
+	Alpha, Beta complex128 // real and rounded to ScaleType; backends use their real parts
 	Epilogue    Epilogue
 	DataLen     int        // the count of numbers that the epilogue's function reads
 	Precision   Precision  // see [Problem.WithPrecision]
@@ -212,8 +212,9 @@ func New(alpha complex128, a, b Layout, beta complex128, c Layout, e Epilogue) (
 	return p, swapped, nil
 }
 
-// Complete is [New] for a problem with only its layouts, factors and epilogue set. It works in
-// place, because copying a Problem takes as long as a product of 16×16.
+// Complete is [New] for a problem with only its layouts, factors and epilogue set. It rounds the
+// factors to the type in which they apply. It works in place, because copying a Problem takes as
+// long as a product of 16×16.
 func (p *Problem) Complete() (swapped bool, err error) {
 	if err := p.A().Check("A"); err != nil {
 		return false, err
@@ -238,6 +239,7 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	if err := p.checkTypes(); err != nil {
 		return false, err
 	}
+	p.roundFactors()
 	if err := p.checkEpilogue(); err != nil {
 		return false, err
 	}
@@ -307,6 +309,14 @@ func (p *Problem) checkFactor(name string, value complex128) error {
 	return nil
 }
 
+// roundFactors rounds alpha and beta to ScaleType, so that all backends agree on whether a factor
+// is 0. Factors that passed checkFactor need no rounding for an integer type.
+func (p *Problem) roundFactors() {
+	if p.ScaleType() == dtype.F32 {
+		p.Alpha, p.Beta = complex128(complex64(p.Alpha)), complex128(complex64(p.Beta))
+	}
+}
+
 // orFloat returns the result types that allow fractions, as the end of an error message: ", or a
 // result of float32 or bfloat16 or float16".
 func (p *Problem) orFloat() string {
@@ -347,7 +357,7 @@ func (p *Problem) Sums() Problem {
 // ScaleType. c is p's old C.
 func (p *Problem) Convert(sums, c []byte) {
 	t := p.ScaleType()
-	alpha, beta := t.Round(real(p.Alpha)), t.Round(real(p.Beta))
+	alpha, beta := real(p.Alpha), real(p.Beta)
 	for i := range p.M {
 		for j := range p.N {
 			at := i*p.N + j

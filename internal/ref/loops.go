@@ -123,11 +123,10 @@ func (x DoubleDouble) Normalize() DoubleDouble {
 }
 
 // finish computes α·op(A)·op(B) + β·C and applies the epilogue. It adds the terms of C, the scales
-// and the bias to absSum and sumSquare. It rounds α and β to p's ScaleType first, because every
-// implementation stores them in that type.
+// and the bias to absSum and sumSquare.
 func (r *Result) finish(c, bias []float64) {
 	p := r.p
-	alpha, beta := p.ScaleType().Round(real(p.Alpha)), p.ScaleType().Round(real(p.Beta))
+	alpha, beta := real(p.Alpha), real(p.Beta)
 	act := p.Epilogue.Activation
 	for i := range p.M {
 		for j := range p.N {

@@ -19,7 +19,7 @@ import (
 
 // Product describes a product: C ← Alpha·A·B + Beta·C, and the epilogue.
 type Product struct {
-	Alpha, Beta complex128
+	Alpha, Beta complex128 // as in a complete [gemm.Problem]
 	// Operands holds A, B and C, and the other operands that the epilogue, block scales and groups
 	// of rows read. Vectors are one stored row.
 	Operands  [gemm.Operands]Operand

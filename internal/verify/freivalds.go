@@ -99,7 +99,7 @@ func draw[T number](seed uint64, size int) vectors[T] {
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
 	f.x = draw[T](f.opt.Seed, p.N).rows()
-	alpha, beta := p.ScaleType().Round(real(p.Alpha)), p.ScaleType().Round(real(p.Beta))
+	alpha, beta := real(p.Alpha), real(p.Beta)
 	bias := f.readBias()
 	if p.ReadsAB() {
 		bx, err := f.timesB(ctx)

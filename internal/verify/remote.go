@@ -70,7 +70,7 @@ func NewRemote(ctx context.Context, p *gemm.Problem, r Remote, opt Options) (*Re
 
 // expect enqueues the computation of the expected C·x.
 func (v *RemoteVerifier) expect(ctx context.Context) error {
-	probe := Probe{Alpha: v.p.ScaleType().Round(real(v.p.Alpha)), Beta: v.p.ScaleType().Round(real(v.p.Beta))}
+	probe := Probe{Alpha: real(v.p.Alpha), Beta: real(v.p.Beta)}
 	if v.p.ScaleType().Info().Integer {
 		draw[uint32](v.opt.Seed, v.p.N).fill(&probe)
 	} else {

@@ -170,7 +170,7 @@ var sharedParams = slices.Concat(
 		}},
 		{Name: "beta", Type: typeEpilogue, Value: func(a *Args) uint64 { return a.scalar(real(a.Problem.Beta)) }},
 		{Name: "readC", Type: TypeU32, Value: func(a *Args) uint64 {
-			if a.Problem.Beta != 0 { // a nonzero beta can round to 0 in the type of the epilogue
+			if a.Problem.Beta != 0 {
 				return 1
 			}
 			return 0

@@ -24,8 +24,7 @@ type Writer struct {
 	partLength build.Reg
 
 	alpha, beta build.Reg
-	// ReadC is a predicate: beta is not 0. It is true even if beta rounds to 0 in the type of the
-	// epilogue.
+	// ReadC is a predicate: beta is not 0.
 	ReadC build.Reg
 
 	// count is the number of products of a batch. Strides are the distances in bytes between the A,
