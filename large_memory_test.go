@@ -72,7 +72,7 @@ func TestDeviceMemory(t *testing.T) {
 func TestSeveralGPUs(t *testing.T) {
 	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
 		if d.Index > 1 {
-			return nil, device.ErrNoDevice
+			return nil, device.ErrIndex
 		}
 		return emu.Open(emu.Options{})
 	})

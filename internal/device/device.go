@@ -23,6 +23,7 @@ import (
 // answer of the driver or emulator.
 var (
 	ErrNoDevice    = errors.New("no such device")
+	ErrIndex       = errors.New("index beyond the last device") // such an error is ErrNoDevice too
 	ErrOutOfMemory = errors.New("out of device memory")
 	ErrCompile     = errors.New("kernel does not compile")
 	// ErrLaunch reports that the device rejected a launch (such as an invalid block size) or

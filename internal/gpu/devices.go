@@ -68,7 +68,8 @@ func Open(d backend.Device) (b *stream.Backend, release func() error, err error)
 }
 
 // EachMember calls f for the GPUs of a list in its order, or for d itself. The first error ends it.
-// The GPUs of [backend.AllGPUs] end where f returns ErrNoDevice after the first.
+// The GPUs of [backend.AllGPUs] end where f, which opens them, returns [device.ErrIndex] after the
+// first.
 func EachMember(d backend.Device, f func(backend.Device) error) error {
 	switch d.List {
 	case "":
@@ -76,7 +77,7 @@ func EachMember(d backend.Device, f func(backend.Device) error) error {
 	case backend.AllGPUs:
 		for i := 0; ; i++ {
 			err := f(backend.Device{Kind: d.Kind, Index: i})
-			if errors.Is(err, gemm.ErrNoDevice) && i > 0 {
+			if errors.Is(err, device.ErrIndex) && i > 0 {
 				return nil
 			}
 			if err != nil {

@@ -1,12 +1,15 @@
 package gpu
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
+	"tilework/internal/gemm"
 )
 
 // TestOpen checks that all users of a device share it, and that it is closed after the last
@@ -53,4 +56,37 @@ func TestOpen(t *testing.T) {
 	}
 	check(release, false)
 	check(restore, true)
+}
+
+// TestEachMember opens all GPUs of a host with four. A failure to open one of them must be an error
+// and not the end of the list.
+func TestEachMember(t *testing.T) {
+	for _, failure := range []error{nil, device.ErrNoDevice, device.ErrOutOfMemory, device.ErrLost} {
+		restore := Substitute(func(d backend.Device) (device.Device, error) {
+			switch {
+			case d.Index >= 4:
+				return nil, fmt.Errorf("%w: GPU %d of 4", device.ErrIndex, d.Index)
+			case d.Index == 2 && failure != nil:
+				return nil, fmt.Errorf("%w: GPU %d", failure, d.Index)
+			}
+			return emu.Open(emu.Options{})
+		})
+		opened := 0
+		err := EachMember(backend.Device{Kind: backend.GPU, List: backend.AllGPUs}, func(d backend.Device) error {
+			_, err := Keep(d)
+			if err == nil {
+				opened++
+			}
+			return err
+		})
+		switch {
+		case failure == nil && (err != nil || opened != 4):
+			t.Errorf("opened %d GPUs, want 4, error %v", opened, err)
+		case failure != nil && (!errors.Is(err, failure) || !errors.Is(err, gemm.ErrNoDevice)):
+			t.Errorf("opened %d GPUs, error %v, want %v and ErrNoDevice", opened, err, failure)
+		}
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -51,7 +51,7 @@ func models(t *testing.T, names ...string) []*faulty.Device {
 	}
 	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
 		if d.Index >= n {
-			return nil, fmt.Errorf("%w: gpu:%d", device.ErrNoDevice, d.Index)
+			return nil, fmt.Errorf("%w: gpu:%d", device.ErrIndex, d.Index)
 		}
 		return all[d.Index], nil
 	})

@@ -171,8 +171,9 @@ func (d *driver) info(index int) (Info, error) {
 		return Info{}, err
 	}
 	if index < 0 || index >= n {
-		return Info{}, fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice,
-			index, n, visibleDevicesNote())
+		err := fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice, index, n,
+			visibleDevicesNote())
+		return Info{}, device.WithKind(device.ErrIndex, err)
 	}
 	var handle int32
 	if err := d.call(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(index)); err != nil {

@@ -135,18 +135,20 @@ func TestNoDevice(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
+		kind error
 		want string
 	}{
-		{"no GPU", try(none, 0), `shows no GPU (CUDA_VISIBLE_DEVICES is "7")`},
-		{"negative index", try(newFake(), -1), "GPU -1: the NVIDIA driver shows 2"},
-		{"index too large", try(newFake(), 2), "GPU 2: the NVIDIA driver shows 2"},
-		{"cuInit without a GPU", try(fails(100), 0), "cuInit: fake error 100"},
-		{"version mismatch", try(fails(803), 0), "cuInit: fake error 803"},
-		{"old driver", try(old, 0), "lacks cuDevicePrimaryCtxRelease_v2: want a driver for CUDA 11.0 or later"},
+		{"no GPU", try(none, 0), device.ErrNoDevice, `shows no GPU (CUDA_VISIBLE_DEVICES is "7")`},
+		{"negative index", try(newFake(), -1), device.ErrIndex, "GPU -1: the NVIDIA driver shows 2"},
+		{"index too large", try(newFake(), 2), device.ErrIndex, "GPU 2: the NVIDIA driver shows 2"},
+		{"cuInit without a GPU", try(fails(100), 0), device.ErrNoDevice, "cuInit: fake error 100"},
+		{"version mismatch", try(fails(803), 0), device.ErrNoDevice, "cuInit: fake error 803"},
+		{"old driver", try(old, 0), device.ErrNoDevice,
+			"lacks cuDevicePrimaryCtxRelease_v2: want a driver for CUDA 11.0 or later"},
 	} {
-		if !errors.Is(c.err, device.ErrNoDevice) || !strings.Contains(c.err.Error(), c.want) ||
-			strings.Contains(c.err.Error(), "\n") {
-			t.Errorf("%s: got error %v, want one line containing %q", c.name, c.err, c.want)
+		if !errors.Is(c.err, device.ErrNoDevice) || !errors.Is(c.err, c.kind) ||
+			!strings.Contains(c.err.Error(), c.want) || strings.Contains(c.err.Error(), "\n") {
+			t.Errorf("%s: got error %v, want %v in one line containing %q", c.name, c.err, c.kind, c.want)
 		}
 	}
 }
