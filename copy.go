@@ -15,8 +15,8 @@ import (
 // A copy from device to device goes through the host's memory. After an error the elements of dst
 // are undefined.
 //
-// The errors are ErrShape, ErrOverlap for matrices that share memory, ErrUnsupported for a packed
-// matrix, and those of Upload and Download.
+// The errors are ErrShape, ErrOverlap if a matrix of dst shares memory with any other matrix,
+// ErrUnsupported for a packed matrix, and those of Upload and Download.
 func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -61,6 +61,14 @@ func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
 }
 
 func copyMatrix[T dtype.Element](dst, src Matrix[T]) error {
+	if err := checkCopy(dst, src); err != nil {
+		return err
+	}
+	dst.set(src)
+	return nil
+}
+
+func checkCopy[T dtype.Element](dst, src Matrix[T]) error {
 	if err := firstErr(dst.err, src.err); err != nil {
 		return err
 	}
@@ -70,7 +78,6 @@ func copyMatrix[T dtype.Element](dst, src Matrix[T]) error {
 	case gemm.Overlap(dst.layout, dst.bytes(), src.layout, src.bytes()):
 		return fmt.Errorf("%w: a copy between matrices that share memory", ErrOverlap)
 	}
-	dst.set(src)
 	return nil
 }
 
@@ -78,10 +85,19 @@ func copyBatch[T dtype.Element](dst, src Batch[T]) error {
 	if len(dst) != len(src) {
 		return fmt.Errorf("%w: a copy of %d matrices to %d", ErrShape, len(src), len(dst))
 	}
+	all := make([]gemm.Region, 0, 2*len(dst))
 	for i := range dst {
-		if err := copyMatrix(dst[i], src[i]); err != nil {
+		if err := checkCopy(dst[i], src[i]); err != nil {
 			return fmt.Errorf("matrix %d of the batch: %w", i, err)
 		}
+		all = append(all, gemm.Region{ID: i, Layout: dst[i].layout, Memory: dst[i].bytes(), Written: true},
+			gemm.Region{ID: i, Layout: src[i].layout, Memory: src[i].bytes()})
+	}
+	if i, j, found := gemm.FindOverlap(all); found {
+		return fmt.Errorf("%w: a copy between batches in which matrix %d shares memory with matrix %d", ErrOverlap, i, j)
+	}
+	for i := range dst {
+		dst[i].set(src[i])
 	}
 	return nil
 }

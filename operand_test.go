@@ -166,9 +166,12 @@ func TestCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x, y := src.clone(), src.clone()
 	for name, test := range map[string]struct{ err, want error }{
 		"another size":        {Copy(ctx, New[float32](3, 2), src), ErrShape},
 		"shared memory":       {Copy(ctx, src.Sub(0, 0, 1, 2), src.Sub(0, 1, 1, 2)), ErrOverlap},
+		"another's memory":    {Copy(ctx, Batch[float32]{x, y}, Batch[float32]{y, x}), ErrOverlap},
+		"one matrix twice":    {Copy(ctx, Batch[float32]{x, x}, Batch[float32]{src, src}), ErrOverlap},
 		"a packed matrix":     {Copy(ctx, New[float32](2, 3), packed), ErrUnsupported},
 		"a batch to a matrix": {Copy(ctx, New[float32](2, 3), Batch[float32]{src}), ErrUnsupported},
 		"another count":       {Copy(ctx, Batch[float32]{New[float32](2, 3)}, Batch[float32]{src, src}), ErrShape},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"unsafe"
 
 	"tilework/internal/backend"
@@ -36,10 +36,10 @@ func (p *Product) Reset() {
 const maxSerialFlops = 20e6
 
 // RunBatch computes all products. Equal products on a GPU are one launch. Of the others, small ones
-// run side by side and the rest one after the other. RunBatch stops at the first error, which
-// contains the index of its product.
+// run side by side and the rest one after the other. RunBatch checks all products before it runs
+// one. It stops at the first error, which contains the index of its product.
 func RunBatch(ctx context.Context, batch []Product) error {
-	if err := checkApart(batch); err != nil {
+	if err := checkBatch(batch); err != nil {
 		return err
 	}
 	sets, rest := equalProducts(batch)
@@ -62,29 +62,40 @@ func RunBatch(ctx context.Context, batch []Product) error {
 	if len(small) == 1 {
 		small, large = nil, append(large, small...)
 	}
-	errs := make([]error, len(batch))
 	if len(small) > 0 {
-		threads := batch[small[0]].Request.Threads
-		if err := cpu.ParallelFor(ctx, len(small), threads, func(n int) {
-			i := small[n]
-			batch[i].serial = true
-			errs[i] = batch[i].Run(ctx)
-			batch[i].serial = false
-		}); err != nil {
+		if err := runSideBySide(ctx, batch, small); err != nil {
 			return err
 		}
 	}
 	for _, i := range large {
-		if errs[i] = batch[i].Run(ctx); errs[i] != nil {
-			break
-		}
-	}
-	for i, err := range errs {
-		if err != nil {
-			return fmt.Errorf("product %d of the batch: %w", i, err)
+		if err := batch[i].Run(ctx); err != nil {
+			return ofBatch(i, err)
 		}
 	}
 	return nil
+}
+
+// runSideBySide computes the products of a batch with the given indices, each on one goroutine. The
+// first error cancels the others.
+func runSideBySide(ctx context.Context, batch []Product, indices []int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var once sync.Once
+	var first error
+	err := cpu.ParallelFor(ctx, len(indices), batch[indices[0]].Request.Threads, func(n int) {
+		i := indices[n]
+		batch[i].serial = true
+		err := batch[i].Run(ctx)
+		batch[i].serial = false
+		if err != nil {
+			once.Do(func() { first = ofBatch(i, err) })
+			cancel()
+		}
+	})
+	if first != nil {
+		return first
+	}
+	return err
 }
 
 // Division describes the division of a batch of equal products among devices, in words. It is empty
@@ -107,46 +118,33 @@ func (pl *Plan) canRunSerial() bool {
 	return ok
 }
 
-// checkApart refuses a batch in which C of a product shares memory with a matrix of another
-// product. It sorts all matrices by address and compares each with those that start before it ends.
-func checkApart(batch []Product) error {
-	type extent struct {
-		start, end uintptr
-		product    int
-		operand    gemm.Operand
-		layout     gemm.Layout
-		mem        []byte
-	}
-	var all []extent
+// checkBatch returns the error of the first product whose buffers do not fit. It also refuses a
+// batch in which C of a product shares memory with a matrix of another product.
+func checkBatch(batch []Product) error {
+	var all []gemm.Region
 	for i := range batch {
 		p := &batch[i]
+		if err := p.check(&p.Buffers); err != nil {
+			return ofBatch(i, err)
+		}
 		for o := range gemm.Operands {
-			m := extent{product: i, operand: o, layout: p.Problem.Layout(o), mem: p.Buffers[o]}
-			if m.start, m.end = gemm.Extent(m.layout, m.mem); m.end > m.start {
-				all = append(all, m)
+			if p.Problem.Uses(o) {
+				all = append(all, gemm.Region{ID: i*int(gemm.Operands) + int(o), Layout: p.Problem.Layout(o),
+					Memory: p.Buffers[o], Written: o == gemm.C})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b extent) int {
-		if a.start < b.start {
-			return -1
-		}
-		return 1
-	})
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			if b.start >= a.end {
-				break
-			}
-			if (a.operand == gemm.C || b.operand == gemm.C) && a.product != b.product &&
-				gemm.Overlap(a.layout, a.mem, b.layout, b.mem) {
-				return fmt.Errorf("%w: %s of product %d shares memory with %s of product %d", gemm.ErrOverlap,
-					a.operand.Phrase(), a.product, b.operand.Phrase(), b.product)
-			}
-		}
+	name := func(id int) string {
+		return fmt.Sprintf("%s of product %d", gemm.Operand(id%int(gemm.Operands)).Phrase(), id/int(gemm.Operands))
+	}
+	if first, second, found := gemm.FindOverlap(all); found {
+		return fmt.Errorf("%w: %s shares memory with %s", gemm.ErrOverlap, name(first), name(second))
 	}
 	return nil
 }
+
+// ofBatch adds the index of a product to its error.
+func ofBatch(i int, err error) error { return fmt.Errorf("product %d of the batch: %w", i, err) }
 
 // productSet is a set of equal products that one plan can compute together.
 type productSet struct {
@@ -195,9 +193,6 @@ func (s *productSet) run(ctx context.Context, batch []Product) (handled bool, er
 	buffers := make([]gemm.Buffers, len(s.members))
 	for n, i := range s.members {
 		buffers[n] = batch[i].Buffers
-		if err := batch[i].check(&buffers[n]); err != nil {
-			return true, fmt.Errorf("product %d of the batch: %w", i, err)
-		}
 	}
 	err = s.RunBatch(ctx, s.kernel, buffers)
 	if errors.Is(err, gemm.ErrUnsupported) {

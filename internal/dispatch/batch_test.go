@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
+
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // TestBatch checks that RunBatch computes small and large products of several devices, and that its
@@ -72,6 +75,9 @@ func TestBatch(t *testing.T) {
 		{func() { batch[14].Buffers[gemm.A] = nil }, gemm.ErrShape, "product 14 of the batch: "},
 	} {
 		before := slices.Clone(batch)
+		for i := range batch {
+			clear(batch[i].Buffers[gemm.C])
+		}
 		c.change()
 		err := RunBatch(t.Context(), batch)
 		// The message names first the product whose memory has the lower address.
@@ -80,5 +86,45 @@ func TestBatch(t *testing.T) {
 			t.Errorf("change %d: got error %v, want %v with %q", i, err, c.want, c.text)
 		}
 		batch = before
+		for j, p := range batch {
+			if dtype.F64.At(p.Buffers[gemm.C], 0) != 0 {
+				t.Errorf("change %d: product %d was computed although another one is invalid", i, j)
+			}
+		}
 	}
+}
+
+// TestBatchStops checks that small products on one thread stop at the first error.
+func TestBatchStops(t *testing.T) {
+	batch := make([]Product, 100)
+	for i := range batch {
+		p := &batch[i]
+		p.Problem, p.Buffers = product(t, dtype.F64, dtype.F64, 2, 3, 4, gemm.Epilogue{})
+		p.Request.Device, p.Request.Threads = name(t, "cpu"), 1
+		p.Verify, p.Within = i == 0, 1e-300 // fails as rounding errors exceed this limit
+		if err := p.Decide(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := RunBatch(t.Context(), batch)
+	if !errors.Is(err, gemm.ErrVerify) || !strings.HasPrefix(err.Error(), "product 0 of the batch: ") {
+		t.Errorf("got error %v, want ErrVerify of product 0", err)
+	}
+	if last := batch[len(batch)-1].Buffers[gemm.C]; dtype.F64.At(last, 0) != 0 {
+		t.Error("the last product was computed although the first one failed")
+	}
+}
+
+// TestBatchOfOneB checks that finding overlaps of many products with the same B takes little time.
+func TestBatchOfOneB(t *testing.T) {
+	batch := make([]Product, 50_000)
+	for i := range batch {
+		batch[i].Problem, batch[i].Buffers = product(t, dtype.F64, dtype.F64, 1, 1, 1, gemm.Epilogue{})
+		batch[i].Buffers[gemm.B] = batch[0].Buffers[gemm.B]
+	}
+	testkit.CheckCost(t, len(batch)*int(unsafe.Sizeof(batch[0])), 1, func() {
+		if err := checkBatch(batch); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package gemm
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -68,6 +69,40 @@ func TestOverlapLarge(t *testing.T) {
 	r.Cols = 5
 	if !Overlap(r, b, l, b[4*4:]) {
 		t.Error("a column in common is missed")
+	}
+}
+
+// TestFindOverlap compares FindOverlap with comparing all pairs.
+func TestFindOverlap(t *testing.T) {
+	rng := testrand.New(t)
+	memory := make([]byte, 150)
+	overlaps := 0
+	for range 5000 {
+		all := make([]Region, rng.IntN(9))
+		for i := range all {
+			l := Layout{Type: dtype.I8, Rows: rng.IntN(4), Cols: rng.IntN(6)}
+			l.LD = max(l.Cols, 1) + rng.IntN(20)
+			all[i] = Region{ID: i, Layout: l, Memory: memory[rng.IntN(len(memory)-l.Len()):], Written: rng.IntN(2) == 0}
+		}
+		isOverlap := func(a, b Region) bool {
+			return (a.Written || b.Written) && Overlap(a.Layout, a.Memory, b.Layout, b.Memory)
+		}
+		want := false
+		for i, a := range all {
+			for _, b := range all[:i] {
+				want = want || isOverlap(a, b)
+			}
+		}
+		if want {
+			overlaps++
+		}
+		first, second, found := FindOverlap(slices.Clone(all))
+		if found != want || found && (first == second || !isOverlap(all[first], all[second])) {
+			t.Fatalf("FindOverlap(%+v) = %d, %d, %v, want %v", all, first, second, found, want)
+		}
+	}
+	if overlaps < 1000 || overlaps > 4000 {
+		t.Errorf("%d of 5000 cases overlap: the cases are one-sided", overlaps)
 	}
 }
 

@@ -1,6 +1,10 @@
 package gemm
 
-import "unsafe"
+import (
+	"cmp"
+	"slices"
+	"unsafe"
+)
 
 // Overlap reports whether two matrices have a byte in common. The padding
 // between rows does not count: two halves of the columns of one matrix do not
@@ -31,14 +35,55 @@ func OverlapAt(l Layout, la uintptr, r Layout, ra uintptr) bool {
 	return false
 }
 
-// Extent returns the range of addresses [start, end) from the first byte of a matrix to its last.
-// It is empty for an empty matrix.
-func Extent(l Layout, b []byte) (start, end uintptr) {
-	r := rowsOf(l, address(b))
-	if r.n == 0 {
-		return 0, 0
+// Region is a matrix in memory that a computation reads or, if Written is set, writes. ID
+// identifies it for the caller.
+type Region struct {
+	ID      int
+	Layout  Layout
+	Memory  []byte
+	Written bool
+}
+
+// FindOverlap returns the IDs of two regions that overlap, if at least one of them is written.
+// found is false if there are none. FindOverlap reorders all.
+//
+// It takes O(n log n) time, and for each written region also the time to compare it with those
+// whose range of addresses meets its own.
+func FindOverlap(all []Region) (first, second int, found bool) {
+	all = slices.DeleteFunc(all, func(r Region) bool { return r.Layout.span() == 0 })
+	slices.SortFunc(all, func(a, b Region) int { return cmp.Compare(address(a.Memory), address(b.Memory)) })
+	var read, written []*Region // those before r that r or a later region may overlap
+	for i := range all {
+		r := &all[i]
+		other := r.overlaps(&written)
+		if r.Written && other == nil {
+			other = r.overlaps(&read)
+		}
+		switch {
+		case other != nil:
+			return other.ID, r.ID, true
+		case r.Written:
+			written = append(written, r)
+		default:
+			read = append(read, r)
+		}
 	}
-	return r.start, r.end()
+	return 0, 0, false
+}
+
+// overlaps returns one of the regions before r that overlaps it, or nil. It removes those that end
+// before r begins.
+func (r *Region) overlaps(before *[]*Region) *Region {
+	start := address(r.Memory)
+	*before = slices.DeleteFunc(*before, func(b *Region) bool {
+		return rowsOf(b.Layout, address(b.Memory)).end() <= start
+	})
+	for _, b := range *before {
+		if Overlap(b.Layout, b.Memory, r.Layout, r.Memory) {
+			return b
+		}
+	}
+	return nil
 }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
