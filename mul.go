@@ -34,11 +34,11 @@ func Mul[M interface {
 func newProduct[T dtype.Element](a, b Operand[T]) (c Operand[T], err error) {
 	switch a := a.(type) {
 	case Matrix[T]:
-		return New[T](a.Rows(), columns(b, 0)), nil
+		return New[T](a.Rows(), columns(a.Cols(), b, 0)), nil
 	case Batch[T]:
 		c := make(Batch[T], len(a))
 		for i := range c {
-			c[i] = New[T](a[i].Rows(), columns(b, i))
+			c[i] = New[T](a[i].Rows(), columns(a[i].Cols(), b, i))
 		}
 		return c, nil
 	case DeviceMatrix[T]:
@@ -49,25 +49,28 @@ func newProduct[T dtype.Element](a, b Operand[T]) (c Operand[T], err error) {
 		if b, ok := b.(DeviceMatrix[T]); ok {
 			d.by = split.Result(a.by(), b.by())
 		}
-		return NewDeviceMatrix[T](d, a.Rows(), columns(b, 0))
+		return NewDeviceMatrix[T](d, a.Rows(), columns(a.Cols(), b, 0))
 	case DeviceBatch[T]:
 		if err := a.check("A"); err != nil {
 			return nil, err
 		}
-		return NewDeviceBatch[T](a.device(), a.count, a.Rows(), columns(b, 0))
+		return NewDeviceBatch[T](a.device(), a.count, a.Rows(), columns(a.Cols(), b, 0))
 	}
 	return nil, fmt.Errorf("%w: A is a %T", ErrUnsupported, a)
 }
 
-// columns returns the number of columns of matrix i of b.
-func columns[T dtype.Element](b Operand[T], i int) int {
-	switch b := b.(type) {
-	case Batch[T]:
-		if i < len(b) {
-			return b[i].Cols()
-		}
-	case interface{ Cols() int }:
-		return b.Cols()
+// columns returns the number of columns of matrix i of b. It returns 0 if that matrix does not have
+// the given number of rows: C then takes no memory, and Gemm returns the error.
+func columns[T dtype.Element](rows int, b Operand[T], i int) int {
+	m, _ := b.(interface {
+		Rows() int
+		Cols() int
+	})
+	if list, ok := b.(Batch[T]); ok && i < len(list) {
+		m = list[i]
 	}
-	return 0
+	if m == nil || m.Rows() != rows {
+		return 0
+	}
+	return m.Cols()
 }

@@ -111,6 +111,8 @@ func TestErrors(t *testing.T) {
 		text string // substring of the message
 	}{
 		{"inner sizes", Gemm(ctx, 1, a, b.T(), 0, c), ErrShape, "A has 4 columns where B has 5 rows"},
+		{"inner sizes of a large C", second(Mul(ctx, New[float64](1<<20, 1), New[float64](2, 1<<20))), ErrShape,
+			"A has 1 columns where B has 2 rows"},
 		{"C's size", Gemm(ctx, 1, a, b, 0, counted(5, 3)), ErrShape, "C is 5×3, want 3×5"},
 		{"C over A", Gemm(ctx, 1, both.Sub(2, 3, 3, 4), b, 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with A"},
 		{"C over B", Gemm(ctx, 1, a, both.Sub(2, 2, 4, 5), 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with B"},
