@@ -8,15 +8,18 @@ import (
 )
 
 // WithRowBias adds v[i] to every element of row i of the result. v is a 1×m matrix of the result's
-// type, or the transpose of one.
+// type, or the transpose of one. A product with [WithColBias], too, is ErrUnsupported.
 func WithRowBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.BiasRow, v) }
 
 // WithColBias adds v[j] to every element of column j of the result. v is a 1×n matrix of the
-// result's type, or the transpose of one.
+// result's type, or the transpose of one. A product with [WithRowBias], too, is ErrUnsupported.
 func WithColBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.BiasCol, v) }
 
 func withBias[T dtype.Element](dim gemm.BiasDim, v Operand[T]) Option {
 	return func(c *config) {
+		if c.epilogue.Bias != gemm.BiasNone && c.epilogue.Bias != dim {
+			c.fail(fmt.Errorf("%w: WithRowBias and WithColBias in one product, want one of them", ErrUnsupported))
+		}
 		c.epilogue.Bias = dim
 		give(c, gemm.Bias, v)
 	}

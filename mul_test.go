@@ -121,6 +121,8 @@ func TestErrors(t *testing.T) {
 			"the bias with 3 elements for a result of 3×5, want 5"},
 		{"bias of another type", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported,
 			"the bias of float32"},
+		{"two kinds of bias", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(1.0, 2, 3)), WithColBias(Vector(1.0, 2, 3, 4, 5))),
+			ErrUnsupported, "WithRowBias and WithColBias"},
 		{"kernel", Gemm(ctx, 1, a, b, 0, c, WithKernel("fast")), ErrUnsupported,
 			`unknown CPU kernel "fast": want one of loop, `},
 		{"no group", noGroup, ErrUnsupported, "no group of ranks"},

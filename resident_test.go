@@ -171,7 +171,7 @@ func TestResidentEpilogues(t *testing.T) {
 		"row bias":      {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(drow)}},
 		"column bias":   {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithColBias(dcol.T())}},
 		"last bias wins": {[]Option{WithColBias(Vector(col.Data()...))},
-			[]Option{WithRowBias(Vector(row.Data()...)), WithColBias(dcol)}},
+			[]Option{WithColBias(Vector(make([]float32, 10)...)), WithColBias(dcol)}},
 		"column bias, relu": {[]Option{WithColBias(Vector(col.Data()...)), WithActivation(ReLU)},
 			[]Option{WithColBias(dcol), WithActivation(ReLU)}},
 		"kernel": {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
