@@ -175,7 +175,9 @@ func (m *mesh) accept(parent context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	joined := make(chan int)
-	handshakes.Go(func() { m.admitAll(ctx, listener, &handshakes, joined) })
+	handshakes.Go(func() {
+		acceptAll(ctx, listener, &handshakes, func(conn net.Conn) bool { return m.join(ctx, conn, joined) })
+	})
 	defer listener.Close()
 	for left := m.config.Size - 1 - m.config.Rank; left > 0; left-- {
 		select {
@@ -200,34 +202,19 @@ func (m *mesh) missing() int {
 	return m.config.Rank
 }
 
-// admitAll starts a handshake with each connection until the listener is closed.
-func (m *mesh) admitAll(ctx context.Context, listener net.Listener, handshakes *sync.WaitGroup, joined chan<- int) {
-	places := make(chan struct{}, maxHandshakes)
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			conn.Close()
-			return
-		}
-		handshakes.Go(func() {
-			defer func() { <-places }()
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			rank, ok := m.admit(conn)
-			if !stop() || !ok || !m.add(rank, conn) {
-				conn.Close()
-				return
-			}
-			select {
-			case joined <- rank:
-			case <-ctx.Done():
-			}
-		})
+// join performs the handshake with a connection, and reports whether it belongs to a higher rank.
+// It sends the rank to joined.
+func (m *mesh) join(ctx context.Context, conn net.Conn, joined chan<- int) bool {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	rank, ok := m.admit(conn)
+	if !stop() || !ok || !m.add(rank, conn) {
+		return false
 	}
+	select {
+	case joined <- rank:
+	case <-ctx.Done():
+	}
+	return true
 }
 
 // admit performs the handshake with a higher rank.

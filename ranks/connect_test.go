@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -162,5 +163,43 @@ func TestConnectStrangers(t *testing.T) {
 	all[1].Close()
 	for _, conn := range strangers {
 		conn.Close()
+	}
+}
+
+// faultyListener is a listener whose first calls of Accept fail.
+type faultyListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *faultyListener) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, errors.New("too many open files")
+	}
+	return l.Listener.Accept()
+}
+
+// TestConnectAcceptFails checks that a rank connects although it cannot accept connections at
+// first.
+func TestConnectAcceptFails(t *testing.T) {
+	groups := group(t, 2, 5*time.Second)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for r, err := range each(groups, func(g *Group) error {
+		m := &mesh{Group: g, all: make([]io.ReadWriteCloser, 2)}
+		t.Cleanup(m.close)
+		if g.Rank() == 0 {
+			return m.accept(ctx, &faultyListener{listener, 3})
+		}
+		return m.dial(ctx, 0, listener.Addr().String())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
 	}
 }

@@ -53,7 +53,9 @@ func (g *Group) lead(parent context.Context) error {
 	defer handshakes.Wait()
 	defer cancel()
 	defer listener.Close()
-	handshakes.Go(func() { b.accept(ctx, listener, &handshakes) })
+	handshakes.Go(func() {
+		acceptAll(ctx, listener, &handshakes, func(conn net.Conn) bool { return b.admit(ctx, conn) })
+	})
 
 	seen := map[int]bool{0: true}
 	var failure error
@@ -92,8 +94,10 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 }
 
-// accept starts a handshake with each connection until the listener is closed.
-func (b *lobby) accept(ctx context.Context, listener net.Listener, handshakes *sync.WaitGroup) {
+// acceptAll calls admit for each connection, in a goroutine of handshakes, until ctx ends or the
+// listener is closed. After another error, such as too many open files, it tries again. It closes
+// the connections for which admit returns false.
+func acceptAll(ctx context.Context, listener net.Listener, handshakes *sync.WaitGroup, admit func(net.Conn) bool) {
 	places := make(chan struct{}, maxHandshakes)
 	for {
 		select {
@@ -107,12 +111,12 @@ func (b *lobby) accept(ctx context.Context, listener net.Listener, handshakes *s
 				return
 			}
 			<-places
-			time.Sleep(10 * time.Millisecond) // such as too many open files
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		handshakes.Go(func() {
 			defer func() { <-places }()
-			if !b.admit(ctx, conn) {
+			if !admit(conn) {
 				conn.Close()
 			}
 		})
