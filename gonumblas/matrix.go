@@ -118,7 +118,7 @@ func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
 
 // gemm computes C ← α·A·B + β·C.
 func gemm[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	if c.rows*c.cols*a.cols <= smallTerms {
+	if terms(c.rows, c.cols, a.cols) <= smallTerms {
 		gemmSmall(alpha, a, b, beta, c)
 		return
 	}

@@ -32,7 +32,7 @@ type routines[T float32 | float64] struct {
 // product implements GEMM.
 func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T,
 	c []T, ldc int) {
-	v := &views{bad: m*n*k < minTerms}
+	v := &views{bad: terms(m, n, k) < minTerms}
 	va, vb, vc := operand(v, tA, m, k, lda, a), operand(v, tB, k, n, ldb, b), view(v, m, n, ldc, c)
 	if v.bad {
 		r.mul(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -48,7 +48,7 @@ func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a 
 	side := v.side(s, m, n)
 	va := triangle[T]{matrix: view(v, side, side, lda, a), lower: v.lower(ul)}
 	vb, vc := view(v, m, n, ldb, b), view(v, m, n, ldc, c)
-	if v.bad || alpha == 0 || m*n*side < minTerms {
+	if v.bad || alpha == 0 || terms(m, n, side) < minTerms {
 		r.symm(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
@@ -64,7 +64,7 @@ func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a 
 func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
 	v := &views{}
 	va, vc := operand(v, t, n, k, lda, a), triangle[T]{matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
-	if v.bad || alpha == 0 || n*n*k < minTerms {
+	if v.bad || alpha == 0 || terms(n, n, k) < minTerms {
 		r.syrk(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 		return
 	}
@@ -81,7 +81,7 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 	v := &views{}
 	va, vb := operand(v, t, n, k, lda, a), operand(v, t, n, k, ldb, b)
 	vc := triangle[T]{matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
-	if v.bad || alpha == 0 || n*n*k < minTerms {
+	if v.bad || alpha == 0 || terms(n, n, k) < minTerms {
 		r.syr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
@@ -185,9 +185,9 @@ func (r *routines[T]) onVector(blocked func(T, triangle[T], matrix[T]), native i
 // native if an argument is invalid, alpha is 0 or the problem is small.
 func inBlocks[T float32 | float64](blocked func(T, triangle[T], matrix[T]), native inPlace[T], s blas.Side,
 	ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
-	isSmall := m*m*n < minTerms
+	isSmall := terms(m, m, n) < minTerms
 	if s == blas.Right {
-		isSmall = n*n*m < minTerms || m < fewRows && n <= block.MaxSize
+		isSmall = terms(n, n, m) < minTerms || m < fewRows && n <= block.MaxSize
 	}
 	if isSmall {
 		native(s, ul, t, d, m, n, alpha, a, lda, b, ldb)

@@ -47,3 +47,6 @@ const (
 	// qrWide is the number of columns up to which panels have qrLeaf columns instead.
 	qrWide = 320
 )
+
+// terms returns m·n·k. It is a float64 because the product may overflow an int of 32 bits.
+func terms(m, n, k int) float64 { return float64(m) * float64(n) * float64(k) }

@@ -38,7 +38,7 @@ func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c ma
 func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *scratch[T],
 	part func(beta T, i, j, rows, cols int, c matrix[T])) {
 	n := c.rows
-	if n <= rankBlock || n <= symmBlock && n*n*k <= rankTerms {
+	if n <= rankBlock || n <= symmBlock && terms(n, n, k) <= rankTerms {
 		whole := room[:n*n]
 		part(0, 0, 0, n, n, dense(n, n, whole))
 		for i := range n {
