@@ -1,5 +1,6 @@
 // Package faulty provides a [device.Device] for tests that injects failures. It forwards all calls
-// to another device, fails a chosen call and tracks resources that were not released.
+// to another device, fails a chosen call or hangs in it, and tracks resources that were not
+// released.
 //
 // A call that fails is not forwarded, unless it releases a resource: then it is forwarded and fails
 // afterwards, like a driver call that reports the failure of earlier work.
@@ -29,6 +30,9 @@ type Device struct {
 	failAt int
 	err    error
 	failed string
+	waits  int // calls that wait for the device
+	hangAt int
+	cancel func()         // called when the hang begins
 	held   map[any]string // descriptions of resources: allocations by address, others by pointer
 	closed bool
 	// sizes holds the bytes of allocations. used is their sum, and most its maximum since Fail.
@@ -44,16 +48,30 @@ func New(inner device.Device) *Device {
 }
 
 // Fail makes the n-th call from now, counted from 1, return an error that wraps err. If err is
-// [device.ErrLost], all later calls fail as well. If n is 0, no call fails.
+// [device.ErrLost], all later calls fail as well. If n is 0, no call fails. A device that hangs
+// recovers.
 func (d *Device) Fail(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls, d.failAt, d.err, d.failed = 0, n, err, ""
+	d.waits, d.hangAt, d.cancel = 0, 0, nil
 	d.most = d.used
 	clear(d.counts)
 }
 
-// FailedCall returns a description of the call that failed, or an empty string.
+// Hang makes the device hang in the n-th call from now that waits for it, counted from 1: CopyIn,
+// CopyOut, Sync or Since. This call and all later ones block until their context ends. The device
+// calls cancel when the hang begins. Closing the device or a stream, which waits without a context,
+// returns an error instead. Fail(0, nil) ends the hang.
+func (d *Device) Hang(n int, cancel func()) {
+	d.Fail(0, nil)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hangAt, d.cancel = n, cancel
+}
+
+// FailedCall returns a description of the call that failed or in which the device began to hang, or
+// an empty string.
 func (d *Device) FailedCall() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,6 +128,42 @@ func (d *Device) call(name string) error {
 		return fmt.Errorf("%s: %w", d.failed, d.err)
 	case d.failed != "" && errors.Is(d.err, device.ErrLost):
 		return fmt.Errorf("%s after failure of %s: %w", name, d.failed, d.err)
+	}
+	return nil
+}
+
+// wait is call for a call that waits for the device until ctx ends.
+func (d *Device) wait(ctx context.Context, name string) error {
+	if err := d.call(name); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.waits++
+	if d.waits == d.hangAt {
+		d.failed = fmt.Sprintf("%s, wait %d", name, d.waits)
+		d.cancel()
+	}
+	hangs := d.hangs()
+	d.mu.Unlock()
+	if !hangs {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// hangs reports whether the device hangs. The caller has locked d.
+func (d *Device) hangs() bool { return d.hangAt > 0 && d.waits >= d.hangAt }
+
+// close is call for a call that waits for the device without a context.
+func (d *Device) close(name string) error {
+	if err := d.call(name); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hangs() {
+		return fmt.Errorf("%s would wait forever since %s", name, d.failed)
 	}
 	return nil
 }
@@ -199,7 +253,7 @@ func (d *Device) NewStream() (device.Stream, error) {
 
 // Close closes the device. All later calls return an error.
 func (d *Device) Close() error {
-	err := d.call("Close")
+	err := d.close("Close")
 	if innerErr := d.inner.Close(); innerErr != nil {
 		return innerErr
 	}
@@ -216,14 +270,14 @@ type stream struct {
 }
 
 func (s *stream) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
-	if err := s.device.call("CopyIn"); err != nil {
+	if err := s.device.wait(ctx, "CopyIn"); err != nil {
 		return err
 	}
 	return s.inner.CopyIn(ctx, dst, src, rows)
 }
 
 func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
-	if err := s.device.call("CopyOut"); err != nil {
+	if err := s.device.wait(ctx, "CopyOut"); err != nil {
 		return err
 	}
 	return s.inner.CopyOut(ctx, dst, src, rows)
@@ -249,7 +303,7 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 }
 
 func (s *stream) Sync(ctx context.Context) error {
-	if err := s.device.call("Sync"); err != nil {
+	if err := s.device.wait(ctx, "Sync"); err != nil {
 		return err
 	}
 	return s.inner.Sync(ctx)
@@ -281,7 +335,7 @@ func (s *stream) Wait(e device.Event) error {
 
 // Close closes an additional stream.
 func (s *stream) Close() error {
-	err := s.device.call("Stream.Close")
+	err := s.device.close("Stream.Close")
 	if innerErr := s.inner.Close(); innerErr != nil {
 		return innerErr
 	}
@@ -318,7 +372,7 @@ type event struct {
 }
 
 func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration, error) {
-	if err := e.device.call("Since"); err != nil {
+	if err := e.device.wait(ctx, "Since"); err != nil {
 		return 0, err
 	}
 	from, ok := earlier.(*event)

@@ -1,6 +1,7 @@
 package faulty
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -81,5 +82,39 @@ func TestLostAndClosed(t *testing.T) {
 	}
 	if _, err := d.Alloc(1); err == nil {
 		t.Error("Alloc on a closed device succeeded, want an error")
+	}
+}
+
+// TestHang checks that calls that wait for a device that hangs end with their context, that calls
+// that only enqueue work succeed, and that the device recovers.
+func TestHang(t *testing.T) {
+	inner, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(inner)
+	s, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	d.Hang(2, cancel)
+	if err := d.Sync(ctx); err != nil {
+		t.Errorf("Sync before the hang: error %v", err)
+	}
+	for range 2 {
+		if err := d.Sync(ctx); !errors.Is(err, context.Canceled) || d.FailedCall() != "Sync, wait 2" {
+			t.Errorf("Sync: error %v, hangs in %q; want %v", err, d.FailedCall(), context.Canceled)
+		}
+	}
+	if p, err := d.Alloc(1); err != nil || d.Free(p) != nil {
+		t.Errorf("Alloc on a device that hangs: error %v", err)
+	}
+	if s.Close() == nil {
+		t.Error("closing a stream of a device that hangs succeeded, want an error")
+	}
+	d.Fail(0, nil)
+	if err := d.Close(); err != nil || d.FailedCall() != "" {
+		t.Errorf("Close after the hang: error %v", err)
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"tilework/internal/gpu/exec"
 )
 
-// TestEveryCallFails fails each device call of a run in turn. It checks that Run returns the error,
-// that nothing stays allocated, and that the next run succeeds.
+// TestEveryCallFails fails each device call of a run in turn, and hangs in each that waits until
+// the context ends. It checks that Run returns the error, that nothing stays allocated, and that
+// the next run succeeds.
 func TestEveryCallFails(t *testing.T) {
 	schedules := maps.Clone(schedules)
 	schedules["one step"] = func(pl *Plan, _ []span) *schedule { return pl.wholly() }
@@ -25,7 +26,7 @@ func TestEveryCallFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []struct{ from, want error }{
 				{device.ErrOutOfMemory, gemm.ErrOutOfMemory}, {device.ErrLost, gemm.ErrNoDevice},
-				{device.ErrLaunch, device.ErrLaunch},
+				{device.ErrLaunch, device.ErrLaunch}, {context.Canceled, context.Canceled},
 			} {
 				n := 1
 				for everyCall(t, n, kind.from, kind.want, build) {
@@ -38,19 +39,26 @@ func TestEveryCallFails(t *testing.T) {
 }
 
 // everyCall runs a product with a schedule from build and fails device call n with the error from.
-// Run must return an error that wraps want. everyCall reports whether the run made n calls.
+// [context.Canceled] instead hangs in call n of those that wait, and then cancels the product. Run
+// must return an error that wraps want. everyCall reports whether the run made n calls.
 func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) *schedule) bool {
 	t.Helper()
 	p, b := small(t, 0.5)
 	d := faulty.New(devicetest.NewNull())
-	d.Fail(n, from)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if from == context.Canceled {
+		d.Hang(n, cancel)
+	} else {
+		d.Fail(n, from)
+	}
 	backend := New(d)
 	plan, err := backend.Plan(p, exec.Options{Kernel: "naive"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan.Steps = build(plan, cutSpan(span{0, p.K}, p.K))
-	err = plan.Run(t.Context(), b)
+	err = plan.Run(ctx, b)
 	failed := d.FailedCall()
 	// Run may have succeeded with a schedule that needs less memory.
 	recovered := err == nil && strings.HasPrefix(failed, "Alloc") && from == device.ErrOutOfMemory
