@@ -157,18 +157,32 @@ func (r *execution) free() (err error) {
 	return err
 }
 
-// execute enqueues the product, and frees the reserved memory after it. After a failure it first
-// waits for the work that is enqueued, which may still use the memory of other members.
+// execute enqueues the product, and frees the reserved memory after it.
 func (r *execution) execute(ctx context.Context) error {
 	err := r.enqueue(ctx)
 	if err != nil {
-		for _, w := range r.workers {
-			// Errors of this product must not fail the next one.
-			_ = w.copies.Sync(context.Background())
-			_ = w.backend.Device.Sync(context.Background())
-		}
+		r.settle(ctx)
 	}
 	return device.Join(err, r.free())
+}
+
+// settle makes all later work of the members wait for all work that is enqueued. After a failure
+// some of it may still use the memory of other members. settle waits for the work until ctx ends,
+// so that errors of this product do not fail the next one.
+func (r *execution) settle(ctx context.Context) {
+	for _, w := range r.workers {
+		for _, s := range []device.Stream{w.copies, w.backend.Device} {
+			if e, err := w.record(s); err == nil {
+				for _, other := range r.workers {
+					_ = other.backend.Device.Wait(e)
+				}
+			}
+		}
+	}
+	for _, w := range r.workers {
+		_ = w.copies.Sync(ctx)
+		_ = w.backend.Device.Sync(ctx)
+	}
 }
 
 func (r *execution) enqueue(ctx context.Context) (err error) {

@@ -100,6 +100,45 @@ func failEachCall(t *testing.T, run func(context.Context, *Device) ([]byte, erro
 	}
 }
 
+// TestDividedHangs makes each GPU hang in the calls of a verified product that wait, and cancels
+// the product. It must end, and nothing may be left on any GPU. After the hang the next product
+// must succeed.
+func TestDividedHangs(t *testing.T) {
+	c := gathers(1)
+	c.verify = true
+	one, _ := openSeveral(t, emu.Options{}, "h200")
+	want, err := c.run(t.Context(), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for victim := range 3 {
+		for at, failed := 1, "yes"; failed != ""; at++ {
+			if !testkit.Full() {
+				at += at / 3
+			}
+			t.Run(fmt.Sprintf("wait %d of %d", at, victim), func(t *testing.T) {
+				d, all := openSeveral(t, emu.Options{Seed: uint64(at)}, several(3)...)
+				asA(d)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				all.faulty[victim].Hang(at, cancel)
+				got, err := c.run(ctx, d)
+				failed = all.faulty[victim].FailedCall()
+				all.faulty[victim].Fail(0, nil)
+				switch {
+				case failed == "" && (err != nil || !slices.Equal(got, want)):
+					t.Errorf("no call hung: error %v, right bits: %v", err, slices.Equal(got, want))
+				case failed != "" && !errors.Is(err, context.Canceled):
+					t.Errorf("%s hung: error %v, want %v", failed, err, context.Canceled)
+				}
+				if again, err := c.run(t.Context(), d); err != nil || !slices.Equal(again, want) {
+					t.Errorf("the product after a hang of %q: error %v", failed, err)
+				}
+			})
+		}
+	}
+}
+
 // TestDividedCancel cancels products before they start and at any time later. Nothing may be left,
 // and the next product must succeed.
 func TestDividedCancel(t *testing.T) {
