@@ -101,7 +101,8 @@ func (m *Memory) check() error {
 	return nil
 }
 
-// Close frees this rank's part. A second call does nothing.
+// Close frees this rank's part. A second call does nothing. The error is ErrNoDevice if the device
+// hangs.
 func (m *Memory) Close() error {
 	t := m.team
 	t.mu.Lock()
@@ -110,5 +111,5 @@ func (m *Memory) Close() error {
 		return nil
 	}
 	delete(t.live, m)
-	return t.store.free(m.block)
+	return t.free(m.block)
 }

@@ -78,8 +78,8 @@ func (t *Team) together(ctx context.Context, p *Product, invalid error, f func(c
 		} else if err = t.agree(ctx, p); err == nil {
 			err = f(ctx)
 		}
-		if refused := (*refusedError)(nil); errors.As(err, &refused) {
-			return refused.error
+		if final := (*finalError)(nil); errors.As(err, &final) {
+			return final.error
 		}
 		if err != nil {
 			return t.failed(err)
@@ -161,8 +161,9 @@ type decision struct {
 	Refused string  // the reason why there is none
 }
 
-// refusedError is an error that all ranks return, and no reason to end the group.
-type refusedError struct{ error }
+// finalError is an error that does not end the group: all ranks return it, or the group has ended
+// because of it.
+type finalError struct{ error }
 
 // division is the division of a product among the ranks, with the tasks of this one.
 type division struct {
@@ -232,7 +233,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		return nil, err
 	}
 	if d = all[0]; d.Refused != "" {
-		return nil, &refusedError{device.WithKind(gemm.ErrUnsupported, errors.New(d.Refused))}
+		return nil, &finalError{device.WithKind(gemm.ErrUnsupported, errors.New(d.Refused))}
 	}
 	if t.group.Rank() > 0 {
 		if mine, err = t.store.plan(p, &d.Choice); err != nil {

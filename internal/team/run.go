@@ -47,12 +47,14 @@ func (t *Team) run(ctx context.Context, p *Product, v *division) error {
 	if err == nil {
 		err = x.execute(ctx)
 	}
-	if err != nil {
-		// The work in flight uses the memory. Without the other ranks it ends only if it is aborted.
-		t.transport.abort()
-		_ = t.store.sync(context.Background())
+	if err == nil {
+		return x.release()
 	}
-	return device.Join(err, x.release())
+	// The work in flight uses the memory. Without the other ranks it ends only if it is aborted.
+	t.transport.abort()
+	err = t.failed(err) // the other ranks do not wait for this device
+	_ = t.drain()       // its error is a consequence of err
+	return &finalError{device.Join(err, x.release())}
 }
 
 // reserve allocates the memory for gathered operands and for the tasks, and copies vectors there.
@@ -114,6 +116,9 @@ func (x *execution) reserve(ctx context.Context, p *Product) (err error) {
 
 // release frees the memory and the events.
 func (x *execution) release() error {
+	if x.lost != nil {
+		return x.lost
+	}
 	var errs []error
 	for _, b := range x.blocks {
 		errs = append(errs, x.store.free(b))

@@ -20,6 +20,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
 	"tilework/internal/nccl"
 	"tilework/internal/split"
 )
@@ -56,9 +57,11 @@ type Team struct {
 	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
 	unit, panelBytes int
 	pick             func([]split.Plan) int
+	drainTimeout     time.Duration // limits drain; tests make it shorter
 
 	mu     sync.Mutex // during each use
 	closed bool
+	lost   error // why nothing of the device may be used or freed, or nil
 	live   map[*Memory]struct{}
 	// divisions holds those of recent products, the same ones on all ranks.
 	divisions map[divisionKey]*division
@@ -86,14 +89,18 @@ const (
 	tcpRate         = 1e9
 )
 
+// usualDrainTimeout is the time after which a device hangs that has not ended its work. The kernels
+// of the largest products on a GPU take about 10 s.
+const usualDrainTimeout = 30 * time.Second
+
 // joinTimeout limits the time in which NCCL connects the ranks.
 const joinTimeout = 2 * time.Minute
 
 // Open opens a device at each rank, that of [DeviceOf], and connects them. All ranks call it at the
 // same time. The errors are those of the device and of the group, which has ended after an error.
 func Open(ctx context.Context, g Group, name string) (*Team, error) {
-	t := &Team{group: g, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*Memory]struct{}{},
-		divisions: map[divisionKey]*division{}}
+	t := &Team{group: g, unit: split.UsualUnit, panelBytes: usualPanelBytes, drainTimeout: usualDrainTimeout,
+		live: map[*Memory]struct{}{}, divisions: map[divisionKey]*division{}}
 	if err := t.open(ctx, name); err != nil {
 		err = t.failed(err)
 		return nil, device.Join(err, t.release())
@@ -264,8 +271,31 @@ func (t *Team) use(f func() error) error {
 	return f()
 }
 
+// drain waits until the device has ended all work. A device that needs longer than drainTimeout
+// hangs, and may still use its memory later. It is lost: the team leaves its memory and streams
+// alone.
+func (t *Team) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), t.drainTimeout)
+	defer cancel()
+	err := t.store.sync(ctx)
+	if err != nil && ctx.Err() != nil {
+		t.lost = exec.Sentinel(fmt.Errorf("%w: %v has not ended its work within %v", device.ErrLost, t, t.drainTimeout))
+		return t.lost
+	}
+	return err
+}
+
+// free frees memory of the device, unless the device is lost.
+func (t *Team) free(b block) error {
+	if t.lost != nil {
+		return t.lost
+	}
+	return t.store.free(b)
+}
+
 // Close frees the matrices, and closes the device and the connections. It waits for the products of
-// the other ranks. The group continues. A second call does nothing.
+// the other ranks. The group continues. A second call does nothing. The error is ErrNoDevice if the
+// device hangs.
 func (t *Team) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -274,8 +304,11 @@ func (t *Team) Close() error {
 	}
 	t.closed = true
 	var errs []error
+	if t.lost == nil {
+		errs = append(errs, t.drain())
+	}
 	for m := range t.live {
-		errs = append(errs, t.store.free(m.block))
+		errs = append(errs, t.free(m.block))
 	}
 	clear(t.live)
 	return device.Join(append(errs, t.release())...)
@@ -283,6 +316,9 @@ func (t *Team) Close() error {
 
 // release closes the connections and the device.
 func (t *Team) release() error {
+	if t.lost != nil {
+		return t.lost
+	}
 	var errs []error
 	if t.transport != nil {
 		ctx, stop := t.group.Context(context.Background())

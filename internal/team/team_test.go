@@ -11,7 +11,12 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/ref"
 	"tilework/internal/split"
 	"tilework/internal/testkit"
@@ -59,9 +64,16 @@ func joined(t testing.TB, n int, timeout time.Duration) []*ranks.Group {
 // teams opens a device at each of n ranks. Matrices are divided at every row, and panels are small.
 func teams(t testing.TB, n int, device string) []*Team {
 	t.Helper()
+	return teamsOn(t, slices.Repeat([]string{device}, n))
+}
+
+// teamsOn is teams with the devices of the ranks.
+func teamsOn(t testing.TB, devices []string) []*Team {
+	t.Helper()
+	n := len(devices)
 	groups, all := joined(t, n, 20*time.Second), make([]*Team, n)
 	if err := errors.Join(each(n, func(r int) (err error) {
-		if all[r], err = Open(t.Context(), groups[r], device); err == nil {
+		if all[r], err = Open(t.Context(), groups[r], devices[r]); err == nil {
 			all[r].unit, all[r].panelBytes = 1, 1<<10
 		}
 		return err
@@ -333,6 +345,59 @@ func TestRecent(t *testing.T) {
 		if x.Alpha == 1 && !slices.Equal(c, first) {
 			t.Errorf("product %d: other bits than the first", i)
 		}
+	}
+}
+
+// TestHang makes the device of a rank hang in each call that waits for it, and cancels the product
+// at this rank. All ranks must end, with an error that names it unless they need nothing from it.
+// The device's memory must stay allocated, because it may still write there.
+func TestHang(t *testing.T) {
+	x := square(t, 64)
+	x.by[gemm.C] = split.OnEach
+	cancelled := 0
+	for n, failed := 1, "yes"; failed != ""; n++ {
+		var below [3]*faulty.Device
+		restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
+			inner, err := emu.Open(emu.Options{Seed: uint64(n + d.Index)})
+			below[d.Index] = faulty.New(inner)
+			return below[d.Index], err
+		})
+		all := teamsOn(t, []string{"gpu:0", "gpu:1", "gpu:2"})
+		all[1].drainTimeout = time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := each(len(all), func(r int) error {
+			p, err := x.matrices(t.Context(), all[r])
+			if err != nil || r != 1 {
+				return errors.Join(err, all[r].Gemm(t.Context(), p, nil))
+			}
+			below[1].Hang(n, cancel)
+			return all[1].Gemm(ctx, p, nil)
+		})
+		cancel()
+		closed := each(len(all), func(r int) error { return all[r].Close() })
+		failed = below[1].FailedCall()
+		for r, err := range errs {
+			switch {
+			case r == 1 && err != nil && !errors.Is(err, context.Canceled),
+				r != 1 && err != nil && err.Error() != "rank 1 was interrupted":
+				t.Errorf("%s hung: rank %d: error %v, want that rank 1 was cancelled", failed, r, err)
+			case (r == 1 && failed != "") != errors.Is(closed[r], gemm.ErrNoDevice):
+				t.Errorf("%s hung: rank %d: Close returned %v", failed, r, closed[r])
+			}
+		}
+		if freed := below[1].Counts()["Free"]; errs[1] != nil && freed > 0 {
+			t.Errorf("%s hung: %d blocks of memory were freed", failed, freed)
+		}
+		if errs[1] != nil {
+			cancelled++
+		}
+		below[1].Fail(0, nil)
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	}
+	if cancelled < 10 {
+		t.Errorf("%d products were cancelled, want at least 10", cancelled)
 	}
 }
 
