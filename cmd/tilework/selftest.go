@@ -49,8 +49,8 @@ On a GPU, real or emulated, each kernel runs in each of its precisions, with the
 each element type of the operands. The cases have few combinations of result type, transposes and
 epilogue, because the driver compiles a kernel for each. --seed selects them.
 
---full runs 20,000 cases of the exact check and proportionally many of the others. It prints
-the largest error for each kernel and element type. On a GPU, each kernel runs with each of its
+--full runs 20,000 cases of the exact check, at least 200 for each kernel, and proportionally
+many of the others. It prints the largest error for each kernel and element type. On a GPU, each kernel runs with each of its
 tiles, with and without split-K, in all combinations; --format json lists the tiles separately.
 This takes seconds on the CPU, half an hour of one core on the emulator, and two hours of one core
 on a GPU: the driver compiles a kernel for most cases, one at a time in each process.
@@ -114,15 +114,23 @@ const (
 	casesOnCPU = 2000   // for each kernel, by default
 	casesOnGPU = 100    // likewise
 	fullCases  = 20_000 // for all kernels of a device together, with --full
+	leastCases = 200    // for each kernel, with --full
 )
 
-// caseCount returns the number of cases of the exact check for one of several implementations. With
-// --full and without --cases, there is at least one for each combination of types and transposes.
-func (f *selftestFlags) caseCount(impl *gemmtest.Implementation, implementations int) int {
+// caseCount returns the number of cases of the exact check for list[i], whose implementation is
+// impl. With --full and without --cases, there is at least one for each combination of types and
+// transposes.
+func (f *selftestFlags) caseCount(list []testTarget, i int, impl *gemmtest.Implementation) int {
 	if f.cases > 0 {
 		return f.cases
 	}
-	return max(fullCases/implementations+1, 4*len(impl.Types))
+	tiles := 0
+	for _, s := range list {
+		if s.kernel == list[i].kernel {
+			tiles++
+		}
+	}
+	return max(fullCases/len(list)+1, (leastCases+tiles-1)/tiles, 4*len(impl.Types))
 }
 
 // selftestRow is the outcome of one check on one kernel, or on one tile of it.
@@ -261,7 +269,7 @@ func (f *selftestFlags) check(ctx context.Context, list []testTarget, part, part
 	defer bar.close()
 	for i, s := range list {
 		impl, release := s.open()
-		cases := f.caseCount(&impl, len(list))
+		cases := f.caseCount(list, i, &impl)
 		report := gemmtest.Check(ctx, impl, gemmtest.Options{
 			Cases: cases, Seed: f.seed, FewForms: s.fewForms, Part: (part + i) % parts, Parts: parts,
 			Progress: func(_ string, done, total int) {

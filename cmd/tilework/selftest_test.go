@@ -47,6 +47,39 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestSelftestFullCases checks the numbers of cases of the exact check that --full runs: for each
+// kernel, and for all kernels of a device together.
+func TestSelftestFullCases(t *testing.T) {
+	for _, device := range []backend.Device{{Kind: backend.CPU}, {Kind: backend.Emulator}} {
+		f := selftestFlags{kernels: "all", full: true}
+		list, release, err := f.choose(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, perKernel := 0, map[string]int{}
+		for i, s := range list {
+			impl, closeImpl := s.open()
+			n := f.caseCount(list, i, &impl)
+			all += n
+			perKernel[s.kernel] += n
+			if err := closeImpl(); err != nil {
+				t.Error(err)
+			}
+		}
+		for kernel, n := range perKernel {
+			if n < 200 {
+				t.Errorf("%s on %v has %d cases, want at least 200", kernel, device, n)
+			}
+		}
+		if all < 20_000 {
+			t.Errorf("%v has %d cases, want at least 20,000", device, all)
+		}
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // wrongDevice is a device that flips a bit of each result.
 type wrongDevice struct{ *emu.Device }
 
