@@ -43,7 +43,7 @@ import (
 // Types that describe products.
 type (
 	// Problem describes C ← epilogue(α·op(A)·op(B) + β·C) without its data. Element (i, j) of op(A)
-	// is element p.A.Index(i, j) of its buffer, which holds elements of type p.A.Type. The same
+	// is element p.A().Index(i, j) of its buffer, which holds elements of type p.A().Type. The same
 	// applies to B and C. C is never transposed. An implementation must not read A and B unless
 	// p.ReadsAB() is true, and must not read C if Beta is 0.
 	Problem = gemm.Problem
@@ -53,7 +53,8 @@ type (
 	// Layout describes the positions of the elements of a matrix.
 	Layout = gemm.Layout
 	// Epilogue describes the operations on each element after the product. p.Finish defines
-	// them; p.BiasLen and p.Extra return the sizes of their operands.
+	// them. p.BiasLen returns the number of elements of the bias, and p.Layout the layout of each
+	// operand.
 	Epilogue = gemm.Epilogue
 	// Accuracy describes the arithmetic of an implementation.
 	Accuracy = gemm.Accuracy
