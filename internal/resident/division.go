@@ -18,12 +18,11 @@ const callSeconds = 3e-6
 type division struct {
 	device *Device
 	tiled
-	whole      []*exec.Plan // of the whole product at each member; nil for one that computes nothing
-	launches   [][]launch   // by member and panel
-	workspaces []workspace  // by member
-	remote     []int        // by member, the number of gathers from others
-	started    []bool       // by member, whether copies wait for its earlier work
-	scatters   bool         // whether results are copied
+	launches   [][]launch  // by member and panel
+	workspaces []workspace // by member
+	remote     []int       // by member, the number of gathers from others
+	started    []bool      // by member, whether copies wait for its earlier work
+	scatters   bool        // whether results are copied
 	// Of the last product; guarded by device.ordering.
 	compiled bool // the kernels of the first panels
 	kept     *execution
@@ -109,9 +108,8 @@ func (d *Device) divide(pl *exec.Plan, product *Product, swapped bool) (*divisio
 		}
 	}
 	v := &division{device: d, tiled: d.fastest(pl, q, product.Kernel)}
-	v.whole = make([]*exec.Plan, len(d.members))
 	for i, m := range d.members {
-		if v.Shares[i].C.Empty() {
+		if v.Shares[i].C.Empty() || v.whole[i] != nil {
 			continue
 		}
 		var err error

@@ -29,8 +29,9 @@ const (
 type tiled struct {
 	split.Product // with nonzero factors replaced by 1
 	split.Plan
-	plan  *exec.Plan // of the whole product with that tile, on the first GPU
-	other bool       // whether one GPU would use another tile
+	plan  *exec.Plan   // of the whole product with that tile, on the first GPU
+	other bool         // whether one GPU would use another tile
+	whole []*exec.Plan // plan on each member that computes a part; the others may be nil
 }
 
 // tiles describes a tile that one GPU would not use.
@@ -45,7 +46,7 @@ func (x *tiled) tiles() string {
 // named. The tile is that of pl, or one that is predicted to be faster for the parts of several
 // members. A product that one member computes has the tile of pl.
 func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
-	best := tiled{Product: q, Plan: q.Plan(), plan: pl}
+	best := tiled{Product: q, Plan: q.Plan(), plan: pl, whole: make([]*exec.Plan, len(d.members))}
 	if len(q.Weights) < 2 || q.Batch.Kind == gemm.Strided || gpu.Options(named).Tile != "" {
 		return best
 	}
@@ -61,10 +62,14 @@ func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
 			continue
 		}
 		other, err := pl.With(c)
-		if err != nil || !d.allRun(other) {
+		if err != nil {
 			continue
 		}
-		x := tiled{Product: d.product(other, &q.Problem), plan: other, other: true}
+		whole := d.onEach(other)
+		if whole == nil {
+			continue
+		}
+		x := tiled{Product: d.product(other, &q.Problem), plan: other, other: true, whole: whole}
 		x.Places, x.Weights, x.Pick = q.Places, q.Weights, q.Pick
 		x.Plan = x.Product.Plan()
 		if d.pickTile != nil || x.Several() && x.Plan.Seconds < (1-leastGain)*best.Plan.Seconds {
@@ -74,12 +79,16 @@ func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
 	return best
 }
 
-// allRun reports whether all members can run a plan.
-func (d *Device) allRun(pl *exec.Plan) bool {
-	return !slices.ContainsFunc(d.members, func(m *member) bool {
-		_, err := pl.On(m.backend)
-		return err != nil
-	})
+// onEach returns a plan on all members, or nil if a member cannot run it.
+func (d *Device) onEach(pl *exec.Plan) (all []*exec.Plan) {
+	for _, m := range d.members {
+		on, err := pl.On(m.backend)
+		if err != nil {
+			return nil
+		}
+		all = append(all, on)
+	}
+	return all
 }
 
 // partTiles returns the candidates that are the fastest for the parts of even divisions, if they
