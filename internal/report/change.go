@@ -146,11 +146,11 @@ func sourceKey(s *study, source int) Key {
 	return Key{Name: s.sources[source], Mark: markPoint, Color: sourceColor(source), Marker: source}
 }
 
-func (x change) verdict() string {
+func (c change) verdict() string {
 	switch {
-	case x.faster():
+	case c.faster():
 		return "faster"
-	case x.slower():
+	case c.slower():
 		return "slower"
 	}
 	return "no change beyond chance"
@@ -158,19 +158,19 @@ func (x change) verdict() string {
 
 // row returns a row with the noise of the old times around 1, and the new time and its noise
 // relative to the old median.
-func (x change) row(name, before, after string) Row {
+func (c change) row(name, before, after string) Row {
 	relative := func(key int, r row, source string, hollow bool) Value {
-		m := x.old.Seconds.Median
+		m := c.old.Seconds.Median
 		return Value{Key: key, V: m / r.Seconds.Median, Low: m / r.Seconds.P90, High: m / r.Seconds.P10, Hollow: hollow,
-			Text: fmt.Sprintf("%s, %s\n%s\n%s the speed, p = %.3f: %s", name, source, spreadText(r), times(x.speed), x.p,
-				x.verdict())}
+			Text: fmt.Sprintf("%s, %s\n%s\n%s the speed, p = %.3f: %s", name, source, spreadText(r), times(c.speed), c.p,
+				c.verdict())}
 	}
 	end := "~"
-	if x.sure() {
-		end = times(x.speed)
+	if c.sure() {
+		end = times(c.speed)
 	}
-	return Row{Name: name, End: end, Values: []Value{relative(0, x.old, before, false),
-		relative(1, x.new, after, !x.sure())}}
+	return Row{Name: name, End: end, Values: []Value{relative(0, c.old, before, false),
+		relative(1, c.new, after, !c.sure())}}
 }
 
 // changeAnswer returns the answer and the notes for changes.

@@ -38,8 +38,8 @@ func (w *warp) releaseRegisters(list []register) {
 	}
 }
 
-func (g *registerGuard) reset(registers int) {
-	g.held, g.lastAccess, g.fences = make([]heldRegister, registers), make([]int, registers), 0
+func (guard *registerGuard) reset(registers int) {
+	guard.held, guard.lastAccess, guard.fences = make([]heldRegister, registers), make([]int, registers), 0
 }
 
 // claimRegisters marks the registers of an operation as in use. It returns false after a misuse.

@@ -73,13 +73,13 @@ type SharedStats struct {
 	Ideal      int64 // total wavefronts without bank conflicts
 }
 
-// wavefronts returns the wavefronts of an access, whose runs are rs, with [ModernBanks]. It
+// wavefronts returns the wavefronts of an access, whose runs are r, with [ModernBanks]. It
 // returns 0 for [Atomic].
-func (rs *runs) wavefronts(a *emu.Access) (actual, ideal int) {
+func (r *runs) wavefronts(a *emu.Access) (actual, ideal int) {
 	switch {
 	case directionOf(a.Site, a.Kind) == Atomic:
 		return 0, 0
-	case rs.oneWavefront(a.Size):
+	case r.oneWavefront(a.Size):
 		return 1, 1
 	}
 	return ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
