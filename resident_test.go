@@ -12,16 +12,13 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/gpu"
-	"tilework/internal/resident"
 )
 
 // substitute replaces all devices of this test by emulated ones that can be made to fail, with the
-// given memory in bytes (0 for the default). Several of them divide the smallest matrices. At the
-// end of the test it checks that no resources are left on them. The returned function looks up an
-// opened device by name.
+// given memory in bytes (0 for the default). At the end of the test it checks that no resources are
+// left on them. The returned function looks up an opened device by name.
 func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	t.Helper()
-	t.Cleanup(resident.DivideSmall())
 	var mu sync.Mutex
 	opened := map[string]*faulty.Device{}
 	restore := gpu.Substitute(func(name backend.Device) (device.Device, error) {
@@ -51,13 +48,15 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	}
 }
 
-// on opens a device and closes it at the end of the test.
+// on opens a device and closes it at the end of the test. If it is several GPUs, they divide the
+// smallest matrices.
 func on(t *testing.T, name string) *Device {
 	t.Helper()
 	d, err := Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.d.DivideSmall()
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

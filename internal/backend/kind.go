@@ -41,15 +41,6 @@ var kinds = []KindInfo{
 		Arguments: []string{"MODEL", "MODEL,MODEL"}, Parse: parseModels},
 }
 
-// Kinds lists the kinds of devices in the order of the table.
-func Kinds() []Kind {
-	all := make([]Kind, len(kinds))
-	for i := range all {
-		all[i] = Kind(i)
-	}
-	return all
-}
-
 // AddKind adds a kind to the table and returns a function that removes it again. Tests use it for
 // backends of their own. Nothing else may use the table at the same time.
 func AddKind(info KindInfo) (kind Kind, remove func()) {

@@ -79,9 +79,6 @@ func (r *Result) mapFile(p *place) error {
 	return nil
 }
 
-// Mapped reports whether Data is a mapped file.
-func (r *Result) Mapped() bool { return r.unmap != nil }
-
 // Commit writes the file, or gives the mapped file its name. The errors are those of [Write].
 func (r *Result) Commit(ctx context.Context) error {
 	if r.unmap == nil {

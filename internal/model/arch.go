@@ -118,10 +118,6 @@ func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 	}, nil
 }
 
-// Arches returns the compute capabilities in the order of the table. The rows are shared and must
-// not be modified.
-func Arches() []*Arch { return append([]*Arch(nil), arches...) }
-
 // MaxWarpsPerSM returns the number of warps that an SM holds, or for a textbook SM, which has no
 // warps, the number of threads.
 func (a *Arch) MaxWarpsPerSM() int { return a.MaxThreadsPerSM / a.WarpSize }

@@ -29,15 +29,6 @@ var rateNames = [numRates]string{
 	BF16: "bf16", FP16: "fp16", FP8: "fp8", INT8: "int8",
 }
 
-// Rates returns all rates.
-func Rates() []Rate {
-	all := make([]Rate, numRates)
-	for i := range all {
-		all[i] = Rate(i)
-	}
-	return all
-}
-
 // String returns the rate's name in the format of [ParseRate].
 func (r Rate) String() string {
 	if r >= numRates {

@@ -37,7 +37,7 @@ func TestModelsComplete(t *testing.T) {
 		if sm == 80 || sm == 90 || sm == 100 {
 			has[FP64Tensor] = 1
 		}
-		for _, r := range Rates() {
+		for r := range numRates {
 			if (m.Peak[r] > 0) != (has[r] > 0) {
 				t.Errorf("%s: %v is %g, but units for %v: %v", m.Name, r, m.Peak[r], r, has[r] > 0)
 			}
@@ -110,7 +110,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestRateNames(t *testing.T) {
-	for _, r := range Rates() {
+	for r := range numRates {
 		if got, err := ParseRate(r.String()); err != nil || got != r || r.String() == "" {
 			t.Errorf("ParseRate(%q) = %v, %v", r, got, err)
 		}

@@ -27,8 +27,8 @@ func TestGuide(t *testing.T) {
 		{120, 24, 48, 1536, 100, 99},
 		{121, 24, 48, 1536, 100, 99},
 	}
-	if len(guide) != len(Arches()) {
-		t.Errorf("the test has %d architectures, the table has %d", len(guide), len(Arches()))
+	if len(guide) != len(arches) {
+		t.Errorf("the test has %d architectures, the table has %d", len(guide), len(arches))
 	}
 	for _, want := range guide {
 		a := archOf(t, want.sm)
@@ -89,7 +89,7 @@ func TestCalculator(t *testing.T) {
 		120: "6t 1t  2r 3rs -   12tr 24tb 1s  - 2rs",
 		121: "6t 1t  2r 3rs -   12tr 24tb 1s  - 2rs",
 	}
-	for _, a := range Arches() {
+	for _, a := range arches {
 		want := strings.Fields(answers[a.SM])
 		if len(want) != len(launches) {
 			t.Errorf("%v: the table has %d results for %d launches", a, len(want), len(launches))
@@ -235,7 +235,7 @@ func randomLaunch(r *rand.Rand, a *Arch) Launch {
 func TestMonotone(t *testing.T) {
 	r := testrand.New(t)
 	for range 20000 {
-		a := Arches()[r.IntN(len(Arches()))]
+		a := arches[r.IntN(len(arches))]
 		l := randomLaunch(r, a)
 		o, err := a.Occupancy(l)
 		if err == nil {
@@ -265,7 +265,7 @@ func TestMonotone(t *testing.T) {
 func TestLargest(t *testing.T) {
 	r := testrand.New(t)
 	for range 3000 {
-		a := Arches()[r.IntN(len(Arches()))]
+		a := arches[r.IntN(len(arches))]
 		l := randomLaunch(r, a)
 		blocks := 1 + r.IntN(6)
 		for _, c := range []struct {
@@ -295,7 +295,7 @@ func TestLargest(t *testing.T) {
 	} else if v, ok := a.Largest(Launch{Threads: 256}, Shared, 2); ok {
 		t.Errorf("unlimited shared memory: got %d, want none", v)
 	}
-	if v, ok := Arches()[0].Largest(Launch{Threads: 256}, Blocks, 2); ok {
+	if v, ok := arches[0].Largest(Launch{Threads: 256}, Blocks, 2); ok {
 		t.Errorf("got %d blocks per block, want none", v)
 	}
 }
@@ -386,7 +386,7 @@ func TestFraction(t *testing.T) {
 	}
 	r := testrand.New(t)
 	for range 2000 {
-		a := Arches()[r.IntN(len(Arches()))]
+		a := arches[r.IntN(len(arches))]
 		o, err := a.Occupancy(randomLaunch(r, a))
 		if err == nil && strings.Contains(o.Text(), "occupancy 100 %") != (o.Threads == a.MaxThreadsPerSM) {
 			t.Fatalf("%d of %d threads:\n%s", o.Threads, a.MaxThreadsPerSM, o.Text())

@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"tilework/internal/backend"
 	"tilework/internal/device"
@@ -36,7 +35,7 @@ type Device struct {
 	unit, panelBytes int
 	pick             func([]split.Plan) int
 	pickTile         func([]choose.Candidate) int
-	dividesAll       bool // for tests: all matrices are divided, however small
+	dividesAll       bool // for tests; see DivideSmall
 
 	// using is read-locked during each use of the backends, and locked by Close.
 	using  sync.RWMutex
@@ -69,24 +68,13 @@ type member struct {
 // usualPanelBytes is the usual limit of panels, which an H200 copies in less than a millisecond.
 const usualPanelBytes = 256 << 20
 
-// dividesSmall has new devices divide the smallest matrices.
-var dividesSmall atomic.Bool
-
-// DivideSmall has the devices that are opened until restore is called divide the smallest matrices.
-// It is for tests.
-func DivideSmall() (restore func()) {
-	dividesSmall.Store(true)
-	return func() { dividesSmall.Store(false) }
-}
-
 // Open opens a real or emulated GPU, or several. The errors are ErrNoDevice and ErrUnsupported.
 func Open(name backend.Device) (*Device, error) {
 	if !name.IsGPU() {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, dividesAll: dividesSmall.Load(),
-		live: map[*block]struct{}{}}
+	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{}}
 	err := gpu.EachMember(name, func(name backend.Device) error {
 		b, release, err := gpu.Open(name)
 		if err != nil {
@@ -141,6 +129,10 @@ func (d *Device) release() error {
 	}
 	return device.Join(errs...)
 }
+
+// DivideSmall makes the device divide the smallest matrices too. It is for tests. Call it before
+// the device has matrices.
+func (d *Device) DivideSmall() { d.dividesAll = true }
 
 // String returns the name by which the device was opened, such as "gpu:1".
 func (d *Device) String() string { return d.name.String() }

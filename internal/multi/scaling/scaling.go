@@ -74,9 +74,6 @@ func (e *Estimate) Efficiency() float64 {
 	return e.Single.Seconds() / e.Total.Seconds() / float64(e.Grid.Rows*e.Grid.Cols)
 }
 
-// Serial returns the time of gathering everything before multiplying.
-func (e *Estimate) Serial() time.Duration { return e.Gather + e.Compute }
-
 // Predict returns the estimate of the fastest grid. The error is ErrUnsupported if no kernel
 // computes the product, or if there are fewer rows and columns than GPUs.
 func Predict(p Product, c *Cluster) (Estimate, error) {

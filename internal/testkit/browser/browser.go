@@ -4,7 +4,6 @@ package browser
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -333,22 +332,6 @@ func (b *Tab) Press(key string) {
 	params["type"] = "keyUp"
 	delete(params, "text")
 	b.Do("Input.dispatchKeyEvent", params, nil)
-}
-
-// Screenshot writes a picture of the whole page to a PNG file.
-func (b *Tab) Screenshot(file string) {
-	b.t.Helper()
-	var got struct {
-		Data string `json:"data"`
-	}
-	b.Do("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true}, &got)
-	data, err := base64.StdEncoding.DecodeString(got.Data)
-	if err == nil {
-		err = os.WriteFile(file, data, 0o666)
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
 }
 
 // Said returns the messages of the console, uncaught exceptions and failed requests so far.

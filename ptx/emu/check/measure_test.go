@@ -57,11 +57,11 @@ func TestTrafficAgainstSets(t *testing.T) {
 			Bytes: int64(len(units[1])), Sectors: int64(len(units[sectorBytes])), Lines: int64(len(units[lineBytes])),
 			Ideal: int64((len(units[1]) + 31) / 32),
 		}
-		if got := trafficOf(&addr, mask, size); got != want {
-			t.Fatalf("lanes %#x, %d bytes at %v: %+v, want %+v", mask, size, addr, got, want)
-		}
 		var rs runs
 		rs.split(&addr, mask, size)
+		if got := rs.traffic(size); got != want {
+			t.Fatalf("lanes %#x, %d bytes at %v: %+v, want %+v", mask, size, addr, got, want)
+		}
 		if got, want := rs.overlap(size), n > len(units[1]); got != want {
 			t.Fatalf("lanes %#x, %d bytes at %v: overlap %v, want %v", mask, size, addr, got, want)
 		}

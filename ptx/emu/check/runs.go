@@ -191,14 +191,6 @@ func (m *meter) total() Traffic {
 	return m.sum
 }
 
-// trafficOf returns the traffic of one access of a warp to global memory, in which each lane i of
-// mask accesses size bytes at addr[i].
-func trafficOf(addr *[32]uint64, mask uint32, size int) Traffic {
-	var r runs
-	r.split(addr, mask, size)
-	return r.traffic(size)
-}
-
 // overlap reports whether two lanes access the same byte.
 func (r *runs) overlap(size int) bool {
 	var end uint64
