@@ -287,17 +287,20 @@ func (k *productWriter) contiguousRows(vec int) {
 		}
 	})
 	k.CopyWait(0)
+	k.storeTotals(lane, warp, first, slices.Concat(sums[:]...))
+}
 
-	// Half of a warp's lanes add the other half's sums to theirs and store them. Then lane n adds
-	// up sum n. The padding by one column avoids bank conflicts.
-	count, half := k.count(), 16
-	all := productRows * count
+// storeTotals adds up the sums of a warp's lanes and stores them: sums has those of the rows from
+// first on. Half of the lanes add the other half's sums to theirs and write them to shared memory.
+// Then lane n adds up sum n. The padding by one column avoids bank conflicts.
+func (k *productWriter) storeTotals(lane, warp, first build.Reg, sums []build.Reg) {
+	count, all, half := k.count(), len(sums), 16
 	parts := k.Shared("parts", k.num, productWarps*all, half+1)
-	for _, sum := range slices.Concat(sums[:]...) {
+	for _, sum := range sums {
 		k.Set(sum, k.Add(sum, k.ShuffleXor(sum, half)))
 	}
 	k.If(k.Lt(lane, half), func() {
-		for n, sum := range slices.Concat(sums[:]...) {
+		for n, sum := range sums {
 			parts.Store(k.Mad(warp, all, n), lane, sum)
 		}
 	})

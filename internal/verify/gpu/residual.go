@@ -104,57 +104,84 @@ func typeBias(c *kernel.Config) ptx.Type {
 	return typeNumber(c)
 }
 
-func writeResidualCheck(k *build.Kernel, c kernel.Config) {
-	params := kernel.Declarer[residuals]{Kernel: k, Config: &c, Params: residualParams}
+func writeResidualCheck(b *build.Kernel, c kernel.Config) {
+	k := &residualWriter{Kernel: b, config: c, num: number(c.In)}
+	k.params = kernel.Declarer[residuals]{Kernel: b, Config: &k.config, Params: residualParams}
 	k.Threads(residualThreads, 1, 1)
 	k.MinBlocks(1)
-	num := number(c.In)
-	rows := params.Value("rows")
-	row := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), residualThreads, k.To(ptx.U64, k.ThreadIdx(build.X)))
-	mine := k.Min(row, k.Sub(rows, 1)) // rows outside the matrix repeat the last one
-	sums := func(name string) build.Matrix {
-		return k.Matrix(params.Pointer(name).ReadOnly(), rowSums, rows, rows)
-	}
+	k.rows = k.params.Value("rows")
+	k.row = k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), residualThreads, k.To(ptx.U64, k.ThreadIdx(build.X)))
+	k.mine = k.Min(k.row, k.Sub(k.rows, 1))
 
-	want := k.Vars("want", num, verify.NumVectors, 0)
-	terms := k.Var("size", ptx.F64, 0)
+	want, terms := k.expected()
+	got := k.sums("C")
+	residual := k.residual(got, want)
+	ratio, threshold, within := k.compare(residual, terms, got)
+	k.report(ratio, residual, threshold, within)
+}
+
+// residualWriter emits a residual check, in which each thread has a row of C.
+type residualWriter struct {
+	*build.Kernel
+	config kernel.Config
+	params kernel.Declarer[residuals]
+	num    ptx.Type // of the arithmetic
+	rows   build.Reg
+	row    build.Reg // the thread's row
+	mine   build.Reg // the same, or the last row for threads without one
+}
+
+// sums returns the products of a matrix with the vectors, and the norms of its rows.
+func (k *residualWriter) sums(name string) build.Matrix {
+	return k.Matrix(k.params.Pointer(name).ReadOnly(), rowSums, k.rows, k.rows)
+}
+
+// expected returns the products of the row with the vectors that a correct C has, and the size of
+// their terms.
+func (k *residualWriter) expected() (want []build.Reg, terms build.Reg) {
+	want = k.Vars("want", k.num, verify.NumVectors, 0)
+	terms = k.Var("size", ptx.F64, 0)
 	for _, addend := range []string{"AB", "oldC"} {
-		from, factor := sums(addend), params.Value(addend+"Factor")
-		k.If(k.Ne(params.Value(addend+"Present"), 0), func() {
+		from, factor := k.sums(addend), k.params.Value(addend+"Factor")
+		k.If(k.Ne(k.params.Value(addend+"Present"), 0), func() {
 			for n := range want {
-				k.FMA(want[n], factor, from.Load(n, mine))
+				k.FMA(want[n], factor, from.Load(n, k.mine))
 			}
-			if num == ptx.F64 {
-				k.FMA(terms, k.Abs(factor), from.Load(verify.NumVectors, mine))
+			if k.num == ptx.F64 {
+				k.FMA(terms, k.Abs(factor), from.Load(verify.NumVectors, k.mine))
 			}
 		})
 	}
-	switch c.Epilogue.Bias {
+	switch k.config.Epilogue.Bias {
 	case gemm.BiasCol: // multiplied by the vectors as a matrix of one row
-		products := params.Pointer("bias").ReadOnly()
+		products := k.params.Pointer("bias").ReadOnly()
 		for n := range want {
 			k.Set(want[n], k.Add(want[n], products.At(n).Load()))
 		}
-		if num == ptx.F64 {
+		if k.num == ptx.F64 {
 			k.Set(terms, k.Add(terms, products.At(verify.NumVectors).Load()))
 		}
 	case gemm.BiasRow:
-		x := toNumber(k, params.Pointer("bias").ReadOnly().At(mine).Load(), c.In)
-		totals := params.Pointer("totals").ReadOnly() // sums of the vectors' elements, and √N
+		x := toNumber(k.Kernel, k.params.Pointer("bias").ReadOnly().At(k.mine).Load(), k.config.In)
+		totals := k.params.Pointer("totals").ReadOnly() // sums of the vectors' elements, and √N
 		for n := range want {
 			k.FMA(want[n], x, totals.At(n).Load())
 		}
-		if num == ptx.F64 {
+		if k.num == ptx.F64 {
 			k.FMA(terms, k.Abs(x), totals.At(verify.NumVectors).Load())
 		}
 	}
+	return want, terms
+}
 
-	got := sums("C")
+// residual returns the root mean square of the differences between the products of C and those
+// that are wanted. It is infinite if one of them is infinite or NaN.
+func (k *residualWriter) residual(got build.Matrix, want []build.Reg) build.Reg {
 	var off [verify.NumVectors]build.Reg
 	largest := k.Var("largest", ptx.F64, 0)
 	for n := range want {
-		d := k.Sub(got.Load(n, mine), want[n])
-		if num == ptx.U32 {
+		d := k.Sub(got.Load(n, k.mine), want[n])
+		if k.num == ptx.U32 {
 			d = k.To(ptx.F64, k.Bits(ptx.S32, d))
 		}
 		d = k.Abs(d)
@@ -170,23 +197,31 @@ func writeResidualCheck(k *build.Kernel, c kernel.Config) {
 	root := k.Fresh(ptx.F64)
 	k.Do("sqrt.rn.f64", root, k.Mul(squares, 1.0/verify.NumVectors))
 	usual := k.And(k.Gt(largest, 0.0), k.Lt(largest, math.Inf(1)))
-	residual := k.Var("residual", ptx.F64, k.Select(usual, k.Mul(largest, root), largest))
+	return k.Var("residual", ptx.F64, k.Select(usual, k.Mul(largest, root), largest))
+}
 
+// compare returns the ratio of the residual to its threshold, the threshold, and Within. The ratio
+// is -1 for threads without a row.
+func (k *residualWriter) compare(residual, terms build.Reg, got build.Matrix) (ratio, threshold, within build.Reg) {
 	threshold, hidden, norm := k.Var("limit", ptx.F64, 0), k.Var("hidden", ptx.F64, 0), k.Var("norm", ptx.F64, 0)
-	if num == ptx.F64 {
-		k.Set(norm, got.Load(verify.NumVectors, mine))
-		k.Set(hidden, k.Mad(terms, params.Value("ofTerms"), k.Mul(norm, params.Value("ofNorm"))))
-		k.Set(threshold, k.Add(hidden, params.Value("minThreshold")))
+	if k.num == ptx.F64 {
+		k.Set(norm, got.Load(verify.NumVectors, k.mine))
+		k.Set(hidden, k.Mad(terms, k.params.Value("ofTerms"), k.Mul(norm, k.params.Value("ofNorm"))))
+		k.Set(threshold, k.Add(hidden, k.params.Value("minThreshold")))
 	}
-	ratio := k.Var("ratio", ptx.F64, k.Div(residual, threshold))
+	ratio = k.Var("ratio", ptx.F64, k.Div(residual, threshold))
 	k.Set(ratio, k.Select(k.Eq(residual, 0.0), 0.0, ratio))
 	k.Set(hidden, k.Div(k.Mad(hidden, ratio, hidden), k.Max(terms, norm)))
 	finite := k.Eq(k.Sub(threshold, threshold), 0.0)
 	k.Set(ratio, k.Select(finite, ratio, math.Inf(1)))
-	k.Set(ratio, k.Select(k.Lt(row, rows), ratio, -1.0))
-	within := k.Var("within", ptx.F64, k.Select(k.Gt(hidden, 0.0), hidden, 0.0)) // 0 for a row of zeros
+	k.Set(ratio, k.Select(k.Lt(k.row, k.rows), ratio, -1.0))
+	within = k.Var("within", ptx.F64, k.Select(k.Gt(hidden, 0.0), hidden, 0.0)) // 0 for a row of zeros
+	return ratio, threshold, within
+}
 
-	worst := [...]build.Reg{ratio, k.Var("worst", ptx.F64, k.To(ptx.F64, row)), residual, threshold}
+// report stores the values of the row with the largest ratio of each warp, and the largest Within.
+func (k *residualWriter) report(ratio, residual, threshold, within build.Reg) {
+	worst := [...]build.Reg{ratio, k.Var("worst", ptx.F64, k.To(ptx.F64, k.row)), residual, threshold}
 	for distance := 16; distance > 0; distance /= 2 {
 		var other [len(worst)]build.Reg
 		for n, x := range worst {
@@ -199,10 +234,10 @@ func writeResidualCheck(k *build.Kernel, c kernel.Config) {
 		k.Set(within, k.Max(within, k.ShuffleXor(within, distance)))
 	}
 	results := [warpResults]build.Reg{worst[0], worst[1], worst[2], worst[3], within}
-	out := params.Pointer("results")
+	out := k.params.Pointer("results")
 	k.If(k.Eq(k.Rem(k.ThreadIdx(build.X), 32), 0), func() {
 		for n, x := range results {
-			out.At(k.Mad(k.Div(row, 32), warpResults, n)).Store(x)
+			out.At(k.Mad(k.Div(k.row, 32), warpResults, n)).Store(x)
 		}
 	})
 }
