@@ -201,109 +201,135 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 // padded reports whether elements of type t are padded to bytes.
 func (t *tensorProduct) padded(typ ptx.Type) bool { return t.kind.padded && typ.Bits() < 8 }
 
+// tensorIssue is a product that a lane issues, with its operands.
+type tensorIssue struct {
+	*tensorShape
+	sharedA, sharedB *operand // sharedA is nil if A is in tensor memory
+	laneA, colA      int      // of A in tensor memory
+	laneD, colD      int
+	colMeta          int    // of the metadata of a sparse A
+	colScales        [2]int // of the scales of A and B
+	adds, nearest    bool
+	masks            []uint32 // of the lanes that are not written
+	shared           []sharedRead
+	reads, writes    []*tensorPart
+}
+
 // issue starts the operation of a lane.
 func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
+	x := t.decode(w, in, lane)
+	if x != nil && x.access(w, in) {
+		w.issueTensor(in, lane, x.shared, x.reads, x.writes, func() { x.run(w, in) })
+	}
+}
+
+// decode returns the product that a lane issues, or nil after a misuse.
+func (t *tensorProduct) decode(w *warp, in *inst, lane int) *tensorIssue {
 	s, err := t.describe(reg[uint32](w, t.idesc)[lane])
 	if err != nil {
 		w.misuse(in, "%v", err)
-		return
+		return nil
 	}
 	const disabled = 1 << 39
 	if t.zeros != 0 && reg[uint64](w, t.zeros)[lane]&disabled == 0 {
 		w.misuse(in, "the emulator does not support a mask of columns of B that count as zero")
-		return
+		return nil
 	}
 	if s.blocks = w.pairOf(in, t.pair); s.blocks == nil {
-		return
+		return nil
 	}
-	var shared []sharedRead
-	var reads, writes []*tensorPart
-	adds := *pred(w, t.input)>>lane&1 != 0
-	b := t.matrix(reg[uint64](w, t.descB)[lane], s.n/len(s.blocks), s.depth, s.typeB, s.mnMajorB)
-	var a *operand
+	x := &tensorIssue{tensorShape: s, adds: *pred(w, t.input)>>lane&1 != 0, nearest: w.accumulatesNearest()}
+	x.sharedB = t.matrix(reg[uint64](w, t.descB)[lane], s.n/len(s.blocks), s.depth, s.typeB, s.mnMajorB)
 	if t.descA != 0 {
-		a = t.matrix(reg[uint64](w, t.descA)[lane], s.rowsPer, s.k, s.typeA, s.mnMajorA)
+		x.sharedA = t.matrix(reg[uint64](w, t.descA)[lane], s.rowsPer, s.k, s.typeA, s.mnMajorA)
 	}
-	laneD, colD := t.atD.at(w, lane)
-	laneA, colA := t.atA.at(w, lane)
-	laneMeta, colMeta := t.meta.at(w, lane)
-	if t.sparseA && (laneMeta != 0 || colMeta%2 != 0) {
+	x.laneD, x.colD = t.atD.at(w, lane)
+	x.laneA, x.colA = t.atA.at(w, lane)
+	_, x.colScales[0] = t.scaleA.at(w, lane)
+	_, x.colScales[1] = t.scaleB.at(w, lane)
+	for _, slot := range t.off {
+		x.masks = append(x.masks, reg[uint32](w, slot)[lane])
+	}
+	var laneMeta int
+	laneMeta, x.colMeta = t.meta.at(w, lane)
+	if t.sparseA && (laneMeta != 0 || x.colMeta%2 != 0) {
 		w.misuse(in, "the metadata are in lane %d and column %d of tensor memory: want lane 0 and an even column", laneMeta,
-			colMeta)
-		return
+			x.colMeta)
+		return nil
 	}
-	for _, block := range s.blocks {
-		spans := b.spans(0, b.rows)
-		if a != nil {
-			spans = append(spans, a.spans(0, a.rows)...)
+	if from := x.laneD % tensorLanes; from != 0 && (from != 16 || s.m != 64 || t.reuses) {
+		w.misuse(in, "D starts at lane %d of tensor memory: want lane 0", from)
+		return nil
+	}
+	return x
+}
+
+// access sets the parts of memory that the product accesses. It returns false after a misuse.
+func (x *tensorIssue) access(w *warp, in *inst) bool {
+	for _, block := range x.blocks {
+		spans := x.sharedB.spans(0, x.sharedB.rows)
+		if x.sharedA != nil {
+			spans = append(spans, x.sharedA.spans(0, x.sharedA.rows)...)
 		} else {
-			part := s.rowsOf(block, laneA, colA)
-			part.cols = s.k * s.tensorElement().bits / 32
-			reads = append(reads, part)
+			part := x.rowsOf(block, x.laneA, x.colA)
+			part.cols = x.k * x.tensorElement().bits / 32
+			x.reads = append(x.reads, part)
 		}
 		if !w.checkSharedSpans(in, block, spans) {
-			return
+			return false
 		}
-		shared = append(shared, sharedRead{block, spans})
-		if t.perRow > 0 {
-			for k, list := range []tensorOperand{t.scaleA, t.scaleB} {
-				_, col := list.at(w, lane)
-				rows := choose(k == 0, s.rowsPer, s.n)
-				reads = append(reads, &tensorPart{block: block, col: col, lanes: tensorLanes, cols: (rows + lanes - 1) / lanes})
-			}
+		x.shared = append(x.shared, sharedRead{block, spans})
+		whole := func(col, cols int) {
+			x.reads = append(x.reads, &tensorPart{block: block, col: col, lanes: tensorLanes, cols: cols})
 		}
-		if t.sparseA {
-			reads = append(reads, &tensorPart{block: block, col: colMeta, lanes: tensorLanes, cols: 2})
+		if x.perRow > 0 {
+			whole(x.colScales[0], (x.rowsPer+lanes-1)/lanes)
+			whole(x.colScales[1], (x.n+lanes-1)/lanes)
 		}
-		d := s.results(block, laneD, colD)
-		writes = append(writes, d)
-		if w.tracks && adds && d.check() == nil {
+		if x.sparseA {
+			whole(x.colMeta, 2)
+		}
+		d := x.results(block, x.laneD, x.colD)
+		x.writes = append(x.writes, d)
+		if w.tracks && x.adds && d.check() == nil {
 			w.trackBulk(d.event(w.origin(in), 0, AsyncRead))
 		}
 	}
-	if lanes := laneD % tensorLanes; lanes != 0 && (lanes != 16 || s.m != 64 || t.reuses) {
-		w.misuse(in, "D starts at lane %d of tensor memory: want lane 0", lanes)
-		return
+	return true
+}
+
+// run computes the product.
+func (x *tensorIssue) run(w *warp, in *inst) {
+	var cols []float64
+	for _, block := range x.blocks {
+		cols = append(cols, x.read(x.sharedB, block.shared.bytes(), x.b, x.typeB, x.negB)...)
 	}
-	_, colScaleA := t.scaleA.at(w, lane)
-	_, colScaleB := t.scaleB.at(w, lane)
-	off := make([]uint32, len(t.off))
-	for k, slot := range t.off {
-		off[k] = reg[uint32](w, slot)[lane]
+	for n, block := range x.blocks {
+		var rows []float64
+		if x.sharedA != nil {
+			rows = x.read(x.sharedA, block.shared.bytes(), x.a, x.typeA, x.negA)
+		} else {
+			rows = x.readTensor(block, x.laneA, x.colA)
+		}
+		var scales [2][]float64
+		if x.perRow > 0 {
+			scales[0] = x.readScales(block, x.colScales[0], x.rowsPer, x.idA)
+			scales[1] = x.readScales(block, x.colScales[1], x.n, x.idB)
+		}
+		masks := x.masks
+		if len(masks) > 4 {
+			masks = masks[4*n:][:4]
+		}
+		var places [][]int
+		if x.sparseA {
+			var err error
+			if places, err = x.places(block, x.colMeta); err != nil {
+				w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
+				return
+			}
+		}
+		x.compute(x.nearest, block, x.laneD, x.colD, x.adds, rows, cols, places, scales, masks)
 	}
-	nearest := w.accumulatesNearest()
-	w.issueTensor(in, lane, shared, reads, writes, func() {
-		var cols []float64
-		for _, block := range s.blocks {
-			cols = append(cols, t.read(b, block.shared.bytes(), s.b, s.typeB, s.negB)...)
-		}
-		for n, block := range s.blocks {
-			var rows []float64
-			if a != nil {
-				rows = t.read(a, block.shared.bytes(), s.a, s.typeA, s.negA)
-			} else {
-				rows = s.readTensor(block, laneA, colA)
-			}
-			var scales [2][]float64
-			if t.perRow > 0 {
-				scales[0] = s.readScales(block, colScaleA, s.rowsPer, s.idA)
-				scales[1] = s.readScales(block, colScaleB, s.n, s.idB)
-			}
-			written := off
-			if len(off) > 4 {
-				written = off[4*n:][:4]
-			}
-			var places [][]int
-			if t.sparseA {
-				var err error
-				if places, err = s.places(block, colMeta); err != nil {
-					w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
-					return
-				}
-			}
-			s.compute(nearest, block, laneD, colD, adds, rows, cols, places, scales, written)
-		}
-	})
 }
 
 // matrix returns a matrix of rows×k elements in shared memory.
