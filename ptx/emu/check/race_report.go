@@ -21,47 +21,25 @@ const (
 
 var verb = map[bool]string{false: "reads", true: "writes"}
 
+// race is a race between two accesses, in the order of the program if that is known.
+type race struct {
+	kind          uint8
+	first, second racing
+	ordered       bool   // whether the order is known
+	tolerated     string // the reason why the race is only advice, or an empty string
+}
+
+// racing is one of the accesses of a race.
+type racing struct {
+	epoch
+	writes bool
+}
+
 // reportRace reports that the current access e races with p.
 func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
-	// The two accesses can be seen in either order. To tell where the barrier is missing,
-	// find out which of the two instructions comes first in the program. If a thread's warp
-	// has executed the other thread's instruction since the last barrier, the serial numbers
-	// give the order.
-	ran := func(e epoch, site int) uint64 {
-		if e.thread() >= r.threads {
-			return 0
-		}
-		if sites := r.ran[e.warp()]; site < len(sites) {
-			return sites[site]
-		}
-		return 0
-	}
-	type access struct {
-		epoch
-		writes bool
-	}
-	first, second := access{p, pWrites}, access{e, r.cur.write}
-	known := ran(e, p.site()) > r.opened
-	if other := ran(p, e.site()); !known && other > r.opened {
-		known = true
-		if other < ran(p, p.site()) {
-			first, second = second, first
-		}
-	}
-	kind := threadRace
-	if p&async != 0 {
-		kind, first, second = asyncRace, access{p, pWrites}, access{e, r.cur.write}
-	}
-	why := ""
-	if kind == threadRace && pWrites && r.cur.write {
-		why = toleratedWrite(p, e)
-	}
-	if why != "" {
-		kind = toleratedRace
-	}
-	k := key{checker: Race, kind: kind, site: r.site(second.site()), other: r.site(first.site())}
-	if kind == threadRace && pWrites != r.cur.write && (p^e)&strong != 0 {
-		k.kind = mixedRace
+	x := r.classify(racing{p, pWrites}, racing{e, r.cur.write})
+	k := key{checker: Race, kind: x.kind, site: r.site(x.second.site()), other: r.site(x.first.site())}
+	if x.kind == mixedRace {
 		switch {
 		case pWrites && p&strong != 0:
 			r.notePlainRead(k, e, off+r.cur.base)
@@ -78,47 +56,93 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 		}
 		return
 	}
-	r.found.add(r.block, k, func(f *Finding) {
-		one, other := r.name(f, second.epoch, first.epoch)
-		size, where := r.cur.size, r.location(off)
-		if kind == asyncRace {
-			what := "asynchronous copy"
-			wait := "a wait for the copy (cp.async.wait_group or cp.async.wait_all), followed by a __syncthreads(),"
-			switch {
-			case isTensor(f.Other):
-				what, wait = tensorWait(f.Other)
-			case isMatrix(f.Other):
-				what, wait = "wgmma.mma_async", "a wgmma.wait_group, and a barrier between its warpgroup and this "+
-					"thread,"
-			case p&proxied != 0:
-				wait = "a wait for the copy (on its mbarrier, or cp.async.bulk.wait_group), and a barrier between " +
-					"the waiting thread and this one,"
-			}
-			f.Message = fmt.Sprintf("%s %s %s at %s that the %s of %s at %s may still %s: want %s before %s",
-				one, verb[second.writes], amount(size), where, what, other, line(f.Other),
-				map[bool]string{false: "read", true: "write"}[first.writes], wait, line(f.Site))
-			return
-		}
-		f.Message = fmt.Sprintf("%s %s %s at %s that %s %s at %s", one, verb[second.writes], amount(size), where, other,
-			verb[first.writes], line(f.Other))
-		if first.thread() >= r.threads {
-			f.Message += fmt.Sprintf(". The operation is complete, but %s has not synchronized with it: want a "+
-				"wait for its mbarrier before %s; "+
-				"a thread that arrives on the mbarrier must first wait for its own operations (wgmma.wait_group)",
-				one, line(f.Site))
-			return
-		}
-		if why != "" {
-			f.tolerate(why)
-			return
-		}
-		if p&e&strong != 0 && !r.sameBlock(p, e) {
-			f.Message += narrowScope
-			return
-		}
-		f.Message += r.advice(f, known, sameWarp(p, e))
-	})
+	r.found.add(r.block, k, func(f *Finding) { r.describeRace(f, x, off) })
 	recent.ranked, recent.kind = r.found[k], k.kind
+}
+
+// classify returns the race of the current access e with p.
+//
+// The two accesses can be seen in either order. To tell where the barrier is missing, classify
+// finds out which of the two instructions comes first in the program. If a thread's warp has
+// executed the other thread's instruction since the last barrier, the serial numbers give the
+// order.
+func (r *raceDetector) classify(p, e racing) race {
+	x := race{kind: threadRace, first: p, second: e}
+	if p.epoch&async != 0 {
+		x.kind = asyncRace
+		return x
+	}
+	x.ordered = r.lastRun(e.epoch, p.site()) > r.opened
+	if other := r.lastRun(p.epoch, e.site()); !x.ordered && other > r.opened {
+		x.ordered = true
+		if other < r.lastRun(p.epoch, p.site()) {
+			x.first, x.second = e, p
+		}
+	}
+	if p.writes && e.writes {
+		x.tolerated = toleratedWrite(p.epoch, e.epoch)
+	}
+	switch {
+	case x.tolerated != "":
+		x.kind = toleratedRace
+	case p.writes != e.writes && (p.epoch^e.epoch)&strong != 0:
+		x.kind = mixedRace
+	}
+	return x
+}
+
+// lastRun returns the serial number of the last execution of an instruction by the warp of e, or 0.
+func (r *raceDetector) lastRun(e epoch, site int) uint64 {
+	if e.thread() >= r.threads {
+		return 0
+	}
+	if sites := r.ran[e.warp()]; site < len(sites) {
+		return sites[site]
+	}
+	return 0
+}
+
+// describeRace writes the message of a race at offset off of the current access.
+func (r *raceDetector) describeRace(f *Finding, x race, off uint64) {
+	one, other := r.name(f, x.second.epoch, x.first.epoch)
+	size, where := r.cur.size, r.location(off)
+	if x.kind == asyncRace {
+		what, wait := asyncWait(f.Other, x.first.epoch)
+		f.Message = fmt.Sprintf("%s %s %s at %s that the %s of %s at %s may still %s: want %s before %s",
+			one, verb[x.second.writes], amount(size), where, what, other, line(f.Other),
+			map[bool]string{false: "read", true: "write"}[x.first.writes], wait, line(f.Site))
+		return
+	}
+	f.Message = fmt.Sprintf("%s %s %s at %s that %s %s at %s", one, verb[x.second.writes], amount(size), where, other,
+		verb[x.first.writes], line(f.Other))
+	switch {
+	case x.first.thread() >= r.threads:
+		f.Message += fmt.Sprintf(". The operation is complete, but %s has not synchronized with it: want a "+
+			"wait for its mbarrier before %s; "+
+			"a thread that arrives on the mbarrier must first wait for its own operations (wgmma.wait_group)",
+			one, line(f.Site))
+	case x.tolerated != "":
+		f.tolerate(x.tolerated)
+	case x.first.epoch&x.second.epoch&strong != 0 && !r.sameBlock(x.first.epoch, x.second.epoch):
+		f.Message += narrowScope
+	default:
+		f.Message += r.advice(f, x.ordered, sameWarp(x.first.epoch, x.second.epoch))
+	}
+}
+
+// asyncWait returns the name of an asynchronous operation, whose access is p, and the wait for it.
+func asyncWait(site *emu.Site, p epoch) (what, wait string) {
+	switch {
+	case isTensor(site):
+		return tensorWait(site)
+	case isMatrix(site):
+		return "wgmma.mma_async", "a wgmma.wait_group, and a barrier between its warpgroup and this thread,"
+	case p&proxied != 0:
+		return "asynchronous copy", "a wait for the copy (on its mbarrier, or cp.async.bulk.wait_group), and a barrier " +
+			"between the waiting thread and this one,"
+	}
+	return "asynchronous copy", "a wait for the copy (cp.async.wait_group or cp.async.wait_all), followed by a " +
+		"__syncthreads(),"
 }
 
 // narrowScope ends the message of a race between strong accesses of different blocks.
