@@ -66,12 +66,15 @@ func parseNumber(text []byte, t dtype.Type) (n number, ok bool) {
 // a separator, and at most all its digits with a sign, a point and an exponent.
 func textSize(l gemm.Layout) (least, most int64) {
 	n := int64(l.Rows) * int64(l.Cols)
-	longest := map[int]int64{64: 25, 32: 16, 16: 12, 8: 9}[l.Type.Bits()] // such as -1.7976931348623157e+308
+	longest := int64(16) // such as -1.1754944e-38
+	if l.Type == dtype.F64 {
+		longest = 25 // such as -1.7976931348623157e+308
+	}
 	return 2 * n, longest*n + 1<<10
 }
 
-// appendNumber appends v, a value of type t, with the fewest digits from which parseNumber restores
-// it.
+// appendNumber appends v, a value of type t, with the fewest digits that identify it as a float64,
+// or for all other floating-point types as a float32, which holds their values exactly.
 func appendNumber(b []byte, t dtype.Type, v float64) []byte {
 	switch {
 	case v != v:
@@ -84,17 +87,8 @@ func appendNumber(b []byte, t dtype.Type, v float64) []byte {
 		return strconv.AppendInt(b, int64(v), 10)
 	case t == dtype.F64:
 		return strconv.AppendFloat(b, v, 'g', -1, 64)
-	case t == dtype.F32:
-		return strconv.AppendFloat(b, v, 'g', -1, 32)
 	}
-	// strconv does not support smaller types. Add digits until they round back to v; 17 digits
-	// suffice for any number.
-	for digits := 1; ; digits++ {
-		text := strconv.AppendFloat(b, v, 'g', digits, 64)
-		if back, ok := parseNumber(text[len(b):], t); ok && t.Round(back.float) == v {
-			return text
-		}
-	}
+	return strconv.AppendFloat(b, v, 'g', -1, 32)
 }
 
 // shorten quotes at most 40 bytes of text for a message.
