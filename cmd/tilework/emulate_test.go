@@ -196,7 +196,7 @@ func TestEmulateErrors(t *testing.T) {
 			"--arg out:f32:4x4:./c.npy (argument 2): argument 1 has the same file"},
 		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y",
 			"(argument 3): argument 1 has the same file"},
-		{tiled + "--arg out:f32:4x4:w.npz::y", "w.npz: file already exists: name another file"},
+		{tiled + "--arg out:f32:4x4:w.npz::y", `w.npz::y: file already exists: it holds "w", which would be lost`},
 		{tiled + "--grid 0", `--grid 0: "0" is not a size`},
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: 4 dimensions, want 16, 16x16 or 4x4x2"},
 		{tiled + "--block 16,,16", `--block 16,,16: "" is not a size`},

@@ -110,7 +110,8 @@ TILEWORK_CACHE is "off".`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "", "the `FILE` to write C to (required); an archive will hold only C")
+	fl.StringVarP(&f.out, "out", "o", "",
+		"the `FILE` to write C to (required); an archive will hold only C, and one that holds other arrays is not replaced")
 	forceFlag(c, &f.force)
 	fl.StringVar(&f.device, "device", "auto",
 		"the `DEVICE` that computes: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+

@@ -79,7 +79,7 @@ func TestRanks(t *testing.T) {
 		{"a-f32.npy b-f32.npy --verify", "c.npy", 2},
 		{"a-f32.npy b-f32.npy --verify", "c.npy", 4},
 		{"a-f64.npy b-f64.npy --kernel portable", "c.safetensors", 2},
-		{"a.safetensors b.safetensors", "c.safetensors::w", 4},
+		{"a.safetensors b.safetensors", "w.safetensors::w", 4},
 		{"a-i8.npy b-i8.npy", "c.npy", 4},
 		{"b-f32.npy a-f32.npy --transpose-a --transpose-b --row-invariant --device cpu", "c.npy", 3},
 		{"a-f32.npy b-f32.npy --alpha 2 --beta 0.5 --c c0.npy --bias bias.csv --bias-along rows --residual c0.npy " +

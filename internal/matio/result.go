@@ -66,7 +66,7 @@ func (r *Result) mapFile(p *place) error {
 	if err != nil {
 		return err
 	}
-	if r.out, err = newOutput(p.path, r.options.Replace); err != nil {
+	if r.out, err = p.create("", r.options.Replace); err != nil {
 		return err
 	}
 	all, unmap, err := mapping.Write(r.out.file, len(start)+r.layout.Bytes())

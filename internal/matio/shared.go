@@ -59,7 +59,7 @@ func NewShared(spec string, l gemm.Layout, id string, o WriteOptions) (*Shared, 
 
 // Create creates the temporary file and reserves its space on the disk.
 func (s *Shared) Create() (err error) {
-	if s.out, err = namedOutput(s.place.path, s.name, s.options.Replace); err != nil {
+	if s.out, err = s.place.create(s.name, s.options.Replace); err != nil {
 		return err
 	}
 	s.file = s.out.file

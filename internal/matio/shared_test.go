@@ -21,7 +21,7 @@ func TestShared(t *testing.T) {
 	for i := range l.Len() {
 		l.Type.Set(data, i, float64(i))
 	}
-	for _, spec := range []string{"c.npy", "c.safetensors", "c.safetensors::w"} {
+	for _, spec := range []string{"c.npy", "c.safetensors", "d.safetensors::w"} {
 		if err := Write(t.Context(), spec, l, data, WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ const defaultMember = "c"
 
 // WriteOptions controls how a file is written. The zero value only creates new files.
 type WriteOptions struct {
-	// Replace allows replacing an existing file. An archive is replaced as a whole.
+	// Replace allows replacing an existing file, but not an archive that holds other arrays.
 	Replace bool
 	// Stdout is written for "-". If it is nil, "-" is an error.
 	Stdout io.Writer
@@ -58,7 +58,7 @@ func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o Write
 	if p.std {
 		return p.writeTo(ctx, o.Stdout, l, data)
 	}
-	out, err := newOutput(p.path, o.Replace)
+	out, err := p.create("", o.Replace)
 	if err != nil {
 		return err
 	}
@@ -120,14 +120,14 @@ func (w contextWriter) Write(p []byte) (int, error) {
 // CheckOutput returns the error that [Write] would return for a matrix of type t, without writing
 // one. It detects an unknown extension, a type that the format cannot store, a folder that does not
 // exist or is not writable (it creates and removes a temporary file), and a target that is not a
-// regular file, is not writable, or exists and must not be replaced. Use Invalid if the type is not
-// known yet.
+// regular file, is not writable, holds other arrays, or exists and must not be replaced. Use
+// Invalid if the type is not known yet.
 func CheckOutput(spec string, t dtype.Type, o WriteOptions) error {
 	p, err := parseOutput(spec, t)
 	if err != nil || p.std {
 		return err
 	}
-	out, err := newOutput(p.path, o.Replace)
+	out, err := p.create("", o.Replace)
 	if err != nil {
 		return err
 	}
@@ -196,6 +196,24 @@ func (p *place) writeError(err error) error {
 type output struct {
 	file   *os.File // nil after commit
 	target string
+}
+
+// create creates the temporary file for p, with a random name for "". It returns an error if the
+// target is an archive with arrays besides the one that p names, which would be lost.
+func (p *place) create(name string, replace bool) (*output, error) {
+	if p.format.archive {
+		entries, err := List(context.Background(), p.path, ReadOptions{})
+		var others []string
+		for _, e := range entries {
+			if e.Member != p.member {
+				others = append(others, e.Member)
+			}
+		}
+		if err == nil && len(others) > 0 {
+			return nil, p.fail(fs.ErrExist, "it holds %s, which would be lost: name another file", list(others))
+		}
+	}
+	return namedOutput(p.path, name, replace)
 }
 
 // newOutput creates the temporary file with the permissions of an existing target, or with 0644

@@ -313,6 +313,34 @@ func TestReplace(t *testing.T) {
 	checkNoLitter(t, folder, "c.csv", "c.mtx", "c.npy", "c.npz", "c.safetensors")
 }
 
+// TestOtherArrays checks that an archive is replaced only if it holds no other arrays.
+func TestOtherArrays(t *testing.T) {
+	t.Chdir(t.TempDir())
+	l := gemm.Dense(dtype.F32, 1, 1)
+	for _, archive := range []string{"c.npz", "c.safetensors"} {
+		for range 2 {
+			if err := Write(t.Context(), archive+"::x", l, alloc(4), replace); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, o := range []WriteOptions{{}, replace} {
+			const want = `file already exists: it holds "x", which would be lost: name another file`
+			checkError(t, CheckOutput(archive, dtype.F32, o), fs.ErrExist, archive, want)
+			checkError(t, Write(t.Context(), archive+"::y", l, alloc(4), o), fs.ErrExist, archive+"::y", want)
+		}
+		mustRead(t, archive+"::x", ReadOptions{})
+	}
+	const want = `it holds "x", which would be lost`
+	_, err := NewResult("c.safetensors::y", l, WriteOptions{Replace: true, Map: 1}, func(int) error { return nil })
+	checkError(t, err, fs.ErrExist, "c.safetensors", want)
+	s, err := NewShared("c.safetensors::y", l, "id", replace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkError(t, s.Create(), fs.ErrExist, "c.safetensors", want)
+	checkNoLitter(t, ".", "c.npz", "c.safetensors")
+}
+
 // TestWriteFails makes a write fail in the middle of the file. The existing file must stay
 // unchanged and no other file may remain.
 func TestWriteFails(t *testing.T) {
