@@ -188,7 +188,10 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 	if err != nil {
 		return kernelArg{}, err
 	}
-	l, data := m.RowMajor()
+	l, data, err := m.RowMajor(ctx)
+	if err != nil {
+		return kernelArg{}, err
+	}
 	at, err := mem.Alloc(len(data))
 	if err != nil {
 		return kernelArg{}, err

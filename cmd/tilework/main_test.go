@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -425,6 +427,39 @@ func TestMulInPlace(t *testing.T) {
 				t.Errorf("(%d, %d): %v and %v, want %v, and twice that plus C0", i, j, c(i, j), c0(i, j), sum)
 			}
 		}
+	}
+}
+
+// TestEmptyMatrices multiplies and copies a matrix with many rows and no columns, 2⁴¹ if an int has
+// 64 bits. Both take no time.
+func TestEmptyMatrices(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const banner = "%%MatrixMarket matrix array real general\n"
+	writeText(t, "tall.mtx", fmt.Sprintf("%s%d 0\n", banner, math.MaxInt>>22))
+	writeText(t, "none.mtx", banner+"0 0\n")
+	writeText(t, "k.ptx", idle)
+	for _, args := range []string{
+		"mul tall.mtx none.mtx -o c.npy --beta 1 --c tall.mtx --device cpu",
+		"emulate k.ptx --arg tall.mtx",
+	} {
+		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
+
+// TestFillCEnds checks that a context that has ended stops the copy of C0.
+func TestFillCEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := gemm.Dense(dtype.F64, 1, 1)
+	p, _, err := gemm.New(1, l, l, 1, l, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c0 := &matio.Matrix{Layout: l, Data: make([]byte, 8)}
+	if err := fillC(ctx, &p, make([]byte, 8), c0, gemm.Area{Rows: 1, Cols: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 }
 

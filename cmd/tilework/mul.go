@@ -249,7 +249,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	if c0 != nil {
-		if err := fillC(&problem, result.Data, c0, gemm.Area{Rows: problem.M, Cols: problem.N}); err != nil {
+		if err := fillC(ctx, &problem, result.Data, c0, gemm.Area{Rows: problem.M, Cols: problem.N}); err != nil {
 			return err
 		}
 	}
@@ -465,14 +465,18 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, 
 }
 
 // fillC fills c, the memory of p's C, with an area of C0.
-func fillC(p *gemm.Problem, c []byte, c0 *matio.Matrix, a gemm.Area) error {
-	return mapping.Access(func() {
-		for i := range a.Rows {
+func fillC(ctx context.Context, p *gemm.Problem, c []byte, c0 *matio.Matrix, a gemm.Area) error {
+	if a.Cols == 0 {
+		return nil // the number of empty rows is not limited by memory
+	}
+	fault := mapping.Access(func() {
+		for i := 0; i < a.Rows && ctx.Err() == nil; i++ {
 			for j := range a.Cols {
 				p.Out().Set(c, p.C().Index(i, j), c0.Type.At(c0.Data, c0.Index(a.Row+i, a.Col+j)))
 			}
 		}
 	})
+	return cmp.Or(fault, ctx.Err())
 }
 
 func plural(word string, n int) string {

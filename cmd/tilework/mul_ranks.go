@@ -306,7 +306,7 @@ func (r *rankRun) compute(ctx context.Context, whole *dispatch.Plan, a gemm.Area
 		}
 	}
 	if c0 != nil {
-		if err := fillC(p, c, c0, a); err != nil {
+		if err := fillC(ctx, p, c, c0, a); err != nil {
 			return nil, report, err
 		}
 	}

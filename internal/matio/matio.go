@@ -77,16 +77,16 @@ func (m *Matrix) Close() error {
 	return unmap()
 }
 
-// RowMajor returns the matrix with its elements row by row and without gaps.
-func (m *Matrix) RowMajor() (gemm.Layout, []byte) {
+// RowMajor returns the matrix with its elements row by row and without gaps. If ctx ends first, it
+// returns its error.
+func (m *Matrix) RowMajor(ctx context.Context) (gemm.Layout, []byte, error) {
 	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
-	data := make([]byte, l.Bytes())
-	for i := range l.Rows {
-		for j := range l.Cols {
-			l.Type.Set(data, l.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
-		}
-	}
-	return l, data
+	data := make([]byte, 0, l.Bytes())
+	err := panels(m.Layout, m.Data, func(rows []byte) error {
+		data = append(data, rows...)
+		return ctx.Err()
+	})
+	return l, data, err
 }
 
 // CheckUnchanged returns an error if the size or the modification time of the file has changed

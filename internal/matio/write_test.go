@@ -341,6 +341,34 @@ func TestOtherArrays(t *testing.T) {
 	checkNoLitter(t, ".", "c.npz", "c.safetensors")
 }
 
+// TestRowMajor checks the elements of matrices in all layouts, and that a context that has ended
+// stops the copy. Rows without elements take no time.
+func TestRowMajor(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	tall := &Matrix{Layout: gemm.Dense(dtype.F32, math.MaxInt>>22, 0)}
+	if l, data, err := tall.RowMajor(t.Context()); err != nil || l != tall.Layout || len(data) > 0 {
+		t.Errorf("%v: got %v and %d bytes, error %v", tall.Layout, l, len(data), err)
+	}
+	for _, size := range [][2]int{{0, 3}, {67, 129}} {
+		for name, l := range layouts(dtype.F32, size[0], size[1]) {
+			m := &Matrix{Layout: l, Data: fill(l)}
+			dense, data, err := m.RowMajor(t.Context())
+			if want := gemm.Dense(dtype.F32, size[0], size[1]); err != nil || dense != want || len(data) != want.Bytes() {
+				t.Fatalf("%v, %s: got %v and %d bytes, error %v", l, name, dense, len(data), err)
+			}
+			for i := range len(data) / 4 {
+				if row, col := i/size[1], i%size[1]; dense.Type.At(data, i) != at(m, row, col) {
+					t.Fatalf("%v, %s: element (%d, %d) is %v", l, name, row, col, dense.Type.At(data, i))
+				}
+			}
+			if _, _, err := m.RowMajor(ended); len(data) > 0 && !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, %s: error %v after the context has ended", l, name, err)
+			}
+		}
+	}
+}
+
 // TestWriteFails makes a write fail in the middle of the file. The existing file must stay
 // unchanged and no other file may remain.
 func TestWriteFails(t *testing.T) {

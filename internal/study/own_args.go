@@ -145,7 +145,10 @@ func (m *matrix) read(ctx context.Context, a *Arg) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, data := x.RowMajor()
+	l, data, err := x.RowMajor(ctx)
+	if err != nil {
+		return nil, err
+	}
 	m.setType(l.Type)
 	m.shape = []int{l.Rows, l.Cols}
 	return data, nil
