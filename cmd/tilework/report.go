@@ -33,12 +33,14 @@ HTML file, which can be read without a network. The page begins with the most im
 figures and one chart. It continues with times and rates by size, the size from which the GPU
 is faster, the gain of each kernel over the previous one, the speed relative to each library,
 the roofline, and the cost of copies. With many shapes, such as those of bench --suite random, a
-scatter shows the speed relative to the fastest library against the size of the product. Each
+scatter shows the speed relative to the fastest library against the size of the product. Products
+that are neither square nor timed beside a library have a chart of their rates. Each
 chart has a one-sentence summary and a table, which is also available as CSV.
 
 With several files, the first is the baseline. The page shows the measurements that are faster
 or slower than in the baseline, and whether the differences are statistically significant.
-Files without a common measurement, for example of a CPU and of a GPU, form one study.`,
+Files without a common measurement, for example of a CPU and of a GPU, form one study.
+The file - is standard input.`,
 		Example: `  tilework bench --kernels all --sizes 64..1024x2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html
@@ -51,7 +53,7 @@ Files without a common measurement, for example of a CPU and of a GPU, form one 
 		},
 		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl", "json"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.run(args, c.OutOrStdout())
+			return f.run(args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
@@ -62,11 +64,11 @@ Files without a common measurement, for example of a CPU and of a GPU, form one 
 	return c
 }
 
-func (f *reportFlags) run(args []string, stdout io.Writer) error {
+func (f *reportFlags) run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if f.out == "" && f.svg == "" && f.png == "" {
 		return errors.New("nothing to write: want -o FILE.html, --svg FOLDER or --png FOLDER")
 	}
-	sources, err := readSources(args)
+	sources, err := readSources(args, stdin)
 	if err != nil {
 		return err
 	}
@@ -77,6 +79,9 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 	files, err := f.render(r)
 	if err != nil {
 		return err
+	}
+	if f.svg+f.png != "" && len(r.Charts()) == 0 {
+		fmt.Fprintln(stderr, "warning: the records have no chart, so --svg and --png write no file")
 	}
 	for _, file := range files {
 		old, err := os.Stat(file.path)
@@ -153,19 +158,24 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 	return files, nil
 }
 
-// readSources reads files of records and gives each a name that differs from the others.
-func readSources(paths []string) ([]report.Source, error) {
+// readSources reads files of records, or stdin for -, and gives each a name that differs from the
+// others.
+func readSources(paths []string, stdin io.Reader) ([]report.Source, error) {
 	var sources []report.Source
 	names := distinct(paths)
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
 			return nil, fmt.Errorf("%s is named twice", path)
 		}
-		records, err := readRecordFile(path)
+		records, err := readRecordFile(path, stdin)
 		if err != nil {
 			return nil, err
 		}
-		sources = append(sources, report.Source{Name: names[i], Records: records})
+		name := names[i]
+		if path == "-" {
+			name = "standard input"
+		}
+		sources = append(sources, report.Source{Name: name, Records: records})
 	}
 	return sources, nil
 }
@@ -198,13 +208,16 @@ func distinct(paths []string) []string {
 	return names
 }
 
-func readRecordFile(path string) ([]bench.Record, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+func readRecordFile(path string, stdin io.Reader) ([]bench.Record, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, matio.FileError(err)
+		}
+		defer file.Close()
+		stdin = file
 	}
-	defer file.Close()
-	records, err := bench.ReadRecords(file)
+	records, err := bench.ReadRecords(stdin)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("%s: record %d is incomplete (bench --resume completes the file, unless bench is still "+

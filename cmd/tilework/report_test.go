@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,34 @@ func TestReportWrites(t *testing.T) {
 	}
 }
 
+// TestReportReadsStdin reads the records from standard input.
+func TestReportReadsStdin(t *testing.T) {
+	reportFolder(t)
+	c := newCommand()
+	c.SetArgs([]string{"report", "-", "-o", "r.html"})
+	c.SetIn(strings.NewReader(record))
+	c.SetOut(io.Discard)
+	if err := execute(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := os.ReadFile("r.html"); err != nil || !strings.Contains(string(page), "standard input, 1 record") {
+		t.Errorf("error %v, the page does not name standard input", err)
+	}
+}
+
+// TestReportWithoutCharts checks the warning that no picture is written.
+func TestReportWithoutCharts(t *testing.T) {
+	reportFolder(t)
+	failed := strings.Replace(record, `"seconds":`, `"error":"it broke","seconds":`, 1)
+	if err := os.WriteFile("failed.jsonl", []byte(failed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := run(t.Context(), "report", "failed.jsonl", "-o", "r.html", "--png", "pictures")
+	if code != 0 || stderr != "warning: the records have no chart, so --svg and --png write no file\n" {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
 func TestReportNamesSources(t *testing.T) {
 	for _, test := range []struct{ paths, want string }{
 		{"a.jsonl", "a"},
@@ -80,7 +109,7 @@ func TestReportErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                        "no file: want files of records",
 		"a.jsonl":                                 "nothing to write",
-		"none.jsonl -o r.html":                    "none.jsonl",
+		"none.jsonl -o r.html":                    "none.jsonl: no such file",
 		". -o r.html":                             "directory",
 		"empty.jsonl -o r.html":                   "empty.jsonl has no records",
 		"cut.jsonl -o r.html":                     "cut.jsonl: record 3 is incomplete",

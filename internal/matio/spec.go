@@ -30,7 +30,7 @@ func (p *place) open() (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(p.path)
 	switch {
 	case err != nil:
-		return nil, nil, noOperation(err)
+		return nil, nil, FileError(err)
 	case info.IsDir():
 		return nil, nil, p.isFolder()
 	case !info.Mode().IsRegular():
@@ -38,7 +38,7 @@ func (p *place) open() (*os.File, fs.FileInfo, error) {
 	}
 	f, err := os.Open(p.path)
 	if err != nil {
-		return nil, nil, noOperation(err)
+		return nil, nil, FileError(err)
 	}
 	if info, err = f.Stat(); err != nil {
 		f.Close()
@@ -52,8 +52,9 @@ func (p *place) isFolder() error {
 	return fmt.Errorf("%s: %w: want a file", oneLine(p.spec), syscall.EISDIR)
 }
 
-// noOperation returns the error of an operation on a file, without the name of the operation.
-func noOperation(err error) error {
+// FileError returns the error of an operation on a file without the name of the operation:
+// "a.npy: no such file or directory".
+func FileError(err error) error {
 	if system, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", oneLine(system.Path), system.Err)
 	}

@@ -246,7 +246,7 @@ func namedOutput(path, name string, replace bool) (*output, error) {
 	}
 	folder := filepath.Dir(target)
 	if _, err := os.Stat(folder); err != nil {
-		return nil, fmt.Errorf("folder %w", noOperation(err))
+		return nil, fmt.Errorf("folder %w", FileError(err))
 	}
 	for random := name == ""; ; {
 		if random {

@@ -62,7 +62,7 @@ var facts = []struct {
 		case r.Error != "":
 			return ""
 		case r.Verified:
-			return "checked against a float64 reference before timing"
+			return "checked against a float64 reference before and after timing"
 		}
 		return "some were not checked"
 	}},

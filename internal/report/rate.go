@@ -94,7 +94,7 @@ func rates(s *study) ([]*Chart, string) {
 		all = append(all, s.rateChart(g))
 	}
 	for _, g := range groupBy(single, row.kind) {
-		all = append(all, s.rateBars(g))
+		all = append(all, s.rateBars(g, "few sizes"))
 	}
 	if all == nil {
 		return nil, "No square product was timed."
@@ -230,13 +230,37 @@ func peakOwner(peaks []group) func(row) string {
 	return func(row) string { return "" }
 }
 
-// rateBars returns a chart with a bar for each row.
-func (s *study) rateBars(g group) *Chart {
-	names := s.naming(g.rows, "kind", "source")
+// shapes draws the rates of the products that are neither square nor compared with a library. No
+// other section shows them.
+func shapes(s *study) ([]*Chart, string) {
+	var all []*Chart
+	for _, g := range groupBy(filter(s.rows, not(isSquare), hasRate, not(several), not(s.compared)), row.kind) {
+		all = append(all, s.rateBars(g, "other shapes"))
+	}
+	if all == nil {
+		return nil, "Every product was square, or was timed beside a library."
+	}
+	return all, ""
+}
+
+// compared reports whether r is one of our kernels beside a library, or such a library.
+func (s *study) compared(r row) bool {
+	if !r.Peer {
+		return len(r.Versus) > 0
+	}
+	return slices.ContainsFunc(s.rows, func(ours row) bool {
+		return !ours.Peer && slices.ContainsFunc(ours.Versus, func(v bench.Ratio) bool { return v.Peer == r.Subject })
+	})
+}
+
+// rateBars returns a chart with a bar for each row. The text which describes the products of the
+// group in the title.
+func (s *study) rateBars(g group, which string) *Chart {
+	names, products := s.naming(g.rows, "kind", "source"), s.naming(g.rows, "subject", "kind", "source")
 	unit, factor := rateUnit(g.rows)
 	top := slices.MaxFunc(g.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
 	drawing := &Rows{X: Axis{Label: unit, Text: tick}}
-	name := g.name + ", few sizes"
+	name := g.name + ", " + which
 	c := &Chart{ID: "rate-" + word(name), Title: "Rate: " + name, Drawing: drawing}
 	var sources []int
 	drawing.Legend, sources = s.barKeys(s.curves(g.rows))
@@ -244,7 +268,8 @@ func (s *study) rateBars(g group) *Chart {
 	if !s.compares() && slices.ContainsFunc(g.rows, isPeer) {
 		drawing.Legend = append(drawing.Legend, Key{Name: "libraries", Mark: markBar, Color: peer})
 	}
-	c.Table.Columns = []Column{{"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"}, {"spread", "%"}}
+	c.Table.Columns = []Column{{"product", ""}, {"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"},
+		{"spread", "%"}}
 	at := map[string]int{}
 	for _, r := range g.rows {
 		name := names.of(r, shape(r.Record))
@@ -263,7 +288,8 @@ func (s *study) rateBars(g group) *Chart {
 		row.Values = append(row.Values, Value{Key: key, V: r.GFLOPS * factor, Low: r.slowRate() * factor,
 			High: r.fastRate() * factor, Text: describe(name, r)})
 		row.End = ratesOf(row.Values)
-		c.Table.add(textCell(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r),
+		c.Table.add(textCell(products.of(r, shape(r.Record))), textCell(s.label(r.Subject, r.source)),
+			rateCell(r, factor), peakCell(r), timeCell(r),
 			numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
 	}
 	if n := len(drawing.Rows); n > maxRows {

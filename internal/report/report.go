@@ -51,6 +51,7 @@ var questions = []question{
 	{"ladder", "The ladder", always("What does each kernel gain over the previous one?"), ladders},
 	{"sizes", "Time by size", always("How does the time of each kernel grow with the size?"), sizeCharts},
 	{"rate", "Rate", always("How much of the device does each kernel use?"), rates},
+	{"shapes", "Other shapes", always("How fast is each product that is not square?"), shapes},
 	{"ratio", "Against the libraries", always("On which shapes is a library faster?"), ratios},
 	{"roofline", "Roofline", always("Does memory or arithmetic limit the product, and how close is each kernel to the " +
 		"limit?"), rooflines},
@@ -61,7 +62,7 @@ var questions = []question{
 }
 
 // leads lists the questions that can be at the top of the page, the most important one first.
-var leads = []string{"change", "ladder", "ratio", "time", "counts", "rate"}
+var leads = []string{"change", "ladder", "ratio", "time", "counts", "rate", "shapes"}
 
 // New answers the questions from the records. It returns an error if there are no records.
 func New(sources []Source) (*Report, error) {

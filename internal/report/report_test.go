@@ -433,6 +433,30 @@ func TestOneSize(t *testing.T) {
 	}
 }
 
+// TestOtherShapes checks that products that are neither square nor beside a library have a chart,
+// and that the others do not appear in it.
+func TestOtherShapes(t *testing.T) {
+	m := newMachine(1, "", 1)
+	other := m.record(cpuModels[2], "cpu", bench.Shape{M: 30, N: 500, K: 70}, false)
+	another := m.record(cpuModels[2], "cpu", bench.Shape{M: 9, N: 5, K: 700}, false)
+	library := m.record(cpuModels[3], "cpu", bench.Shape{M: 9, N: 5, K: 700}, false)
+	square := m.record(cpuModels[2], "cpu", bench.Cube(512), false)
+	compared := m.compete(cpuModels, "cpu", bench.Shape{M: 7, N: 8, K: 9})
+	for _, records := range [][]bench.Record{
+		{other, another, square}, {library, another, square}, append(compared, other, another, square),
+	} {
+		c := newReport(t, Source{"r", records}).chart(t, "rate-cpu-other-shapes")
+		if rows := c.Drawing.(*Rows).Rows; len(rows) != 2 || len(c.Table.Rows) != 2 ||
+			!strings.Contains(rows[1].Name, "9×5×700") {
+			t.Errorf("got rows %+v and %d rows in the table, want two", rows, len(c.Table.Rows))
+		}
+	}
+	r := newReport(t, Source{"r", append(compared, square)})
+	if !slices.Contains(r.Missing, "Every product was square, or was timed beside a library.") {
+		t.Errorf("missing: %q", r.Missing)
+	}
+}
+
 // TestSkipsPointsNearRoundSizes checks that a line skips the points measured next to round sizes,
 // and no others.
 func TestSkipsPointsNearRoundSizes(t *testing.T) {
