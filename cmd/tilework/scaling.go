@@ -188,8 +188,8 @@ func newScalingRow(p scaling.Product, c *scaling.Cluster, e *scaling.Estimate) s
 	return scalingRow{
 		DType: p.Type.String(), M: p.M, N: p.N, K: p.K, Hosts: c.Hosts, GPUs: c.Size(),
 		Grid: e.Grid.String(), HostGrid: e.Host.String(),
-		KernelSeconds: e.Compute.Seconds(), CopySeconds: e.Gather.Seconds(), Seconds: e.Total.Seconds(),
-		Flops:      2 * float64(p.M) * float64(p.N) * float64(p.K) / e.Total.Seconds(),
+		KernelSeconds: e.Compute, CopySeconds: e.Gather, Seconds: e.Total,
+		Flops:      2 * float64(p.M) * float64(p.N) * float64(p.K) / e.Total,
 		Efficiency: e.Efficiency(), PeerBytes: e.PeerBytes, NetworkBytes: e.NetworkBytes, MemoryBytes: e.Memory,
 	}
 }

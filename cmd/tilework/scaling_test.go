@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/host"
 	"tilework/internal/testkit"
 )
 
@@ -50,6 +51,9 @@ func TestScalingPage(t *testing.T) {
 	for i := range len(smallest) / 3 {
 		b, f, d := smallest[i], smallest[i+len(smallest)/3], smallest[i+2*len(smallest)/3]
 		check("| %d | %d | %d³ %s | %d³ %s | %d³ %s |", b.Hosts, b.GPUs, b.M, b.Grid, f.M, f.Grid, d.M, d.Grid)
+		if b.Hosts == 128 {
+			check("bfloat16 on 128 hosts needs %s of each.", host.Bytes(uint64(b.MemoryBytes)))
+		}
 	}
 	for _, r := range predictedRows(t, "--dtypes bfloat16 --hosts 1..128x2 --sizes 65536") {
 		check("| %d | %d | %s | %.3g ms | %.0f %% |", r.Hosts, r.GPUs, r.Grid, 1e3*r.Seconds, 100*r.Efficiency)

@@ -10,8 +10,6 @@ package scaling
 
 import (
 	"fmt"
-	"math"
-	"time"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -54,16 +52,17 @@ type Product struct {
 // result returns the element type of C.
 func (p Product) result() dtype.Type { return p.Type.Info().Results[0] }
 
-// Estimate is the predicted time of a product on a cluster.
+// Estimate is the predicted time of a product on a cluster. Times are in seconds, because those of
+// very large products exceed a [time.Duration].
 type Estimate struct {
 	Grid Grid // of all GPUs
 	Host Grid // of the GPUs of a host, within the other grid
 	// Pieces is the number of pieces into which each GPU's share of A and of B is cut.
 	Pieces  int
-	Single  time.Duration // on one GPU that has all matrices
-	Compute time.Duration // the kernels of one GPU
-	Gather  time.Duration // the copies to one GPU
-	Total   time.Duration // of copies and kernels that overlap
+	Single  float64 // on one GPU that has all matrices
+	Compute float64 // the kernels of one GPU
+	Gather  float64 // the copies to one GPU
+	Total   float64 // of copies and kernels that overlap
 	// PeerBytes and NetworkBytes are received by one GPU, from its host and from other hosts.
 	PeerBytes, NetworkBytes float64
 	Memory                  float64 // bytes of a GPU: its part of C and all that it multiplies
@@ -71,7 +70,7 @@ type Estimate struct {
 
 // Efficiency returns the speedup over one GPU divided by the number of GPUs.
 func (e *Estimate) Efficiency() float64 {
-	return e.Single.Seconds() / e.Total.Seconds() / float64(e.Grid.Rows*e.Grid.Cols)
+	return e.Single / e.Total / float64(e.Grid.Rows*e.Grid.Cols)
 }
 
 // Predict returns the estimate of the fastest grid. The error is ErrUnsupported if no kernel
@@ -125,8 +124,8 @@ func grids(n int) (all []Grid) {
 	return all
 }
 
-// on returns the predicted time of the product on one GPU.
-func (p Product) on(m *model.Model) (time.Duration, error) {
+// on returns the predicted time of the product on one GPU in seconds.
+func (p Product) on(m *model.Model) (float64, error) {
 	problem, _, err := gemm.New(1, gemm.Dense(p.Type, p.M, p.K), gemm.Dense(p.Type, p.K, p.N), 0,
 		gemm.Dense(p.result(), p.M, p.N), gemm.Epilogue{})
 	if err != nil {
@@ -142,17 +141,17 @@ func (p Product) on(m *model.Model) (time.Duration, error) {
 	if best.Kernel.TMA {
 		rate *= stream.Sustained
 	}
-	return seconds(best.Cycles / rate), nil
+	return best.Cycles / rate, nil
 }
 
 const (
 	// mostPieces limits the launches of a product.
 	mostPieces = 8
-	// launch is the time of a further launch: its latency, and the tiles that end together.
-	launch = 10 * time.Microsecond
-	// copyLatency is the time of a copy of few bytes. The latencies of copies between GPUs and of
-	// the network are about equal, and small beside the pieces that are worth dividing.
-	copyLatency = 15 * time.Microsecond
+	// launch is the time of a further launch in seconds: its latency, and the tiles that end together.
+	launch = 10e-6
+	// copyLatency is the time of a copy of few bytes in seconds. The latencies of copies between GPUs
+	// and of the network are about equal, and small beside the pieces that are worth dividing.
+	copyLatency = 15e-6
 )
 
 // piece is a part of A or B that the GPU needs.
@@ -171,7 +170,7 @@ func (e *Estimate) simulate(part Product, c *Cluster) {
 	b := pieces(false, bytesB, e.Grid.Rows, e.Host.Rows, e.Pieces)
 	result := part.result()
 	e.Memory = bytesA + bytesB + float64(part.M)*float64(part.N)*float64(result.Bits())/8
-	each := e.Compute.Seconds() / float64(len(a)*len(b))
+	each := e.Compute / float64(len(a)*len(b))
 	haveA, haveB := e.Pieces, e.Pieces // the GPU's own
 	computed := float64(haveA*haveB) * each
 	peer, network := 0., 0. // times at which the copies so far end
@@ -189,15 +188,15 @@ func (e *Estimate) simulate(part Product, c *Cluster) {
 		}
 		e.PeerBytes, e.NetworkBytes = e.PeerBytes+next.peer, e.NetworkBytes+next.network
 		if next.network > 0 {
-			network += copyLatency.Seconds() + next.network/c.Network
+			network += copyLatency + next.network/c.Network
 		}
 		if next.peer > 0 {
-			peer += copyLatency.Seconds() + next.peer/c.Peer
+			peer += copyLatency + next.peer/c.Peer
 		}
-		computed = max(computed, peer, network) + float64(blocks)*each + launch.Seconds()
+		computed = max(computed, peer, network) + float64(blocks)*each + launch
 	}
-	e.Gather = seconds(max(peer, network))
-	e.Total = seconds(computed)
+	e.Gather = max(peer, network)
+	e.Total = computed
 }
 
 // pieces lists the pieces of an operand that n GPUs, onHost of them on one host, share equally: the
@@ -218,8 +217,6 @@ func pieces(ofA bool, bytes float64, n, onHost, each int) (all []piece) {
 	}
 	return all
 }
-
-func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 // Smallest returns the number of rows and the estimate of the smallest square product, in multiples
 // of unit rows, from which on all sizes up to the next power of two reach the efficiency. The error
