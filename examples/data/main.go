@@ -4,6 +4,8 @@
 //	x.csv, y0.csv      4×8 and 4×6, small whole numbers
 //	model.safetensors  w1 of 8×6, gate and up of 6×8, bias of 6, float32
 //	broken.ptx         nvcc's tiled kernel without its first barrier
+//
+// It runs in its own folder: go generate ./examples/data.
 package main
 
 import (
