@@ -47,7 +47,8 @@ func filesCommand() *cobra.Command {
 		Use:   "files FILE...",
 		Short: "List the arrays in files",
 		Long: `files lists the arrays in each file: the name to use for the array in mul, the element type as
-the file spells it, and the shape. The file - is standard input.`,
+the file spells it, and the shape. A file or an array that cannot be read has the reason in its
+row, and the exit code is then 2. The file - is standard input.`,
 		Example: `  tilework files model.safetensors
   tilework files a.npy x.csv --format json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -64,17 +65,27 @@ the file spells it, and the shape. The file - is standard input.`,
 			if err := f.parse(inputs); err != nil {
 				return err
 			}
-			rows := []fileRow{}
+			rows, failed := []fileRow{}, 0
 			for _, file := range args {
 				entries, err := matio.List(c.Context(), file, matio.ReadOptions{CSV: f.csv, Stdin: c.InOrStdin()})
-				if err != nil {
-					return err
+				switch {
+				case c.Context().Err() != nil:
+					return c.Context().Err()
+				case err != nil:
+					entries = []matio.Entry{{Error: err.Error()}}
 				}
 				for _, e := range entries {
 					rows = append(rows, fileRow{file, e})
+					if e.Error != "" {
+						failed++
+					}
 				}
 			}
-			return writeList(c.OutOrStdout(), output, fileColumns, rows)
+			if err := writeList(c.OutOrStdout(), output, fileColumns, rows); err != nil || failed == 0 {
+				return err
+			}
+			return fmt.Errorf("%d of %d %s cannot be read: see the column ERROR", failed, len(rows),
+				plural("array", len(rows)))
 		},
 	}
 	f.declareCSV(c)

@@ -207,12 +207,28 @@ func TestFiles(t *testing.T) {
 		rows[0].Shape[1] != 2 {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
 	}
-	for args, want := range map[string]string{
-		"files": "no file: want one or more files", "files none.npy": "none.npy: no such file",
-		"files w.npz::w1": "cannot list a member", "files text.npy": "malformed",
-	} {
-		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+	if _, stderr, code := run(t.Context(), "files"); code != 2 || !strings.Contains(stderr, "no file: want one or more") {
+		t.Errorf("files: exit code %d, %q", code, stderr)
+	}
+	rows = nil
+	whole, err := os.ReadFile("a.npy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, "short.npy", string(whole[:len(whole)-1]))
+	stdout, stderr, code = run(t.Context(), "files", "none.npy", "w.npz::w1", "text.npy", "short.npy", "w.npz", "--format",
+		"json")
+	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || code != 2 || len(rows) != 5 ||
+		stderr != "4 of 5 arrays cannot be read: see the column ERROR" {
+		t.Fatalf("exit code %d, %q, error %v, %d rows", code, stderr, err, len(rows))
+	}
+	for i, want := range []string{"none.npy: no such file", "cannot list a member", "malformed",
+		"needs 96 bytes, the file has 95"} {
+		if !strings.Contains(rows[i].Error, want) {
+			t.Errorf("%s: error %q, want %q", rows[i].File, rows[i].Error, want)
 		}
+	}
+	if rows[4].Member != "w1" || rows[4].Error != "" {
+		t.Errorf("row of a good file after bad ones: %+v", rows[4])
 	}
 }

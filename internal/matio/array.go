@@ -106,23 +106,18 @@ func (s *source) readArray() (*Array, error) {
 		return nil, s.fail(gemm.ErrUnsupported, "an array of %d dimensions in Fortran order, want C order", len(d.shape))
 	}
 	a := &Array{Type: spelling}
-	n := uint64(a.Size())
-	for _, side := range d.shape {
-		over, product := bits.Mul64(n, side)
-		if over != 0 || max(side, product) > math.MaxInt {
-			return nil, s.fail(tooLarge(), "shape %v of %s has 2^%d or more bytes", d.shape, spelling, strconv.IntSize-1)
-		}
-		n = product
-		a.Shape = append(a.Shape, int(side))
+	n := s.size - length
+	if err := s.checkLength(d.shape, spelling, a.Size(), n); err != nil {
+		return nil, err
 	}
-	if have := uint64(s.size - length); n != have {
-		return nil, s.fail(ErrFormat, "shape %v of type %s needs %d bytes, the file has %d", d.shape, spelling, n, have)
+	for _, side := range d.shape {
+		a.Shape = append(a.Shape, int(side))
 	}
 	if err := s.opt.room(int(n), "the array of "+oneLine(s.spec)); err != nil {
 		return nil, err
 	}
 	a.Data = make([]byte, n)
-	if _, err := io.ReadFull(s.section(length, int64(n)), a.Data); err != nil {
+	if _, err := io.ReadFull(s.section(length, n), a.Data); err != nil {
 		return nil, s.readError(err)
 	}
 	if strings.HasPrefix(d.descr, ">") {
@@ -131,6 +126,23 @@ func (s *source) readArray() (*Array, error) {
 		}
 	}
 	return a, nil
+}
+
+// checkLength returns an error unless the elements of an array, of size bytes each, take exactly
+// have bytes.
+func (s *source) checkLength(shape []uint64, typeName string, size int, have int64) error {
+	n := uint64(size)
+	for _, side := range shape {
+		over, product := bits.Mul64(n, side)
+		if over != 0 || max(side, product) > math.MaxInt {
+			return s.fail(tooLarge(), "shape %v of %s has 2^%d or more bytes", shape, typeName, strconv.IntSize-1)
+		}
+		n = product
+	}
+	if n != uint64(have) {
+		return s.fail(ErrFormat, "shape %v of type %s needs %d bytes, the file has %d", shape, typeName, n, have)
+	}
+	return nil
 }
 
 // Encode returns a as an .npy file.

@@ -197,7 +197,7 @@ type Entry struct {
 	Member string   `json:"member,omitempty"` // name in an archive
 	Type   string   `json:"type"`             // element type as spelled in the file
 	Shape  []uint64 `json:"shape"`
-	Error  string   `json:"error,omitempty"` // reason why the header cannot be read
+	Error  string   `json:"error,omitempty"` // reason why the array cannot be read
 }
 
 // List returns all arrays of the file that spec names, including those that are not matrices. It

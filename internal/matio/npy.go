@@ -60,8 +60,18 @@ func (s *source) npyLayout(h npyHeader, size int64) (gemm.Layout, error) {
 
 // listNpy lists the array of an array file.
 func listNpy(s *source) ([]Entry, error) {
-	d, _, err := s.npyDict(s.section(0, s.size), s.size)
-	return []Entry{{Type: d.descr, Shape: d.shape}}, err
+	e, err := s.npyEntry(s.section(0, s.size), s.size)
+	return []Entry{e}, err
+}
+
+// npyEntry describes the array of an array file of size bytes. The error is also that of a shape
+// which does not fit the size.
+func (s *source) npyEntry(r io.Reader, size int64) (Entry, error) {
+	d, length, err := s.npyDict(r, size)
+	if e, _, unknown := s.npyElement(d.descr); err == nil && unknown == nil {
+		err = s.checkLength(d.shape, e.Name, e.Bytes(1), size-length)
+	}
+	return Entry{Type: d.descr, Shape: d.shape}, err
 }
 
 // npyHeader reads the header of an array file of size bytes.

@@ -54,25 +54,22 @@ func listNpz(s *source) ([]Entry, error) {
 	}
 	entries := make([]Entry, len(files))
 	for i, f := range files {
-		entries[i].Member = names[i]
-		d, err := s.memberDict(f)
-		if err != nil {
+		if entries[i], err = s.memberEntry(f); err != nil {
 			entries[i].Error = err.Error()
 		}
-		entries[i].Type, entries[i].Shape = d.descr, d.shape
+		entries[i].Member = names[i]
 	}
 	return entries, nil
 }
 
-// memberDict reads the dictionary of a member's header.
-func (s *source) memberDict(f *zip.File) (npyDict, error) {
+// memberEntry describes the array of a member.
+func (s *source) memberEntry(f *zip.File) (Entry, error) {
 	r, err := s.openMember(f)
 	if err != nil {
-		return npyDict{}, err
+		return Entry{}, err
 	}
 	defer r.Close()
-	d, _, err := s.npyDict(r, int64(f.UncompressedSize64))
-	return d, err
+	return s.npyEntry(r, int64(f.UncompressedSize64))
 }
 
 // readNpz reads an array of the archive.
