@@ -72,7 +72,7 @@ type Kernel struct {
 	Device    string   // "cpu", or "gpu" for GPUs and the emulator
 	Adds      string   // the technique that it adds to the one before it in the list
 	Needs     string   // instruction sets beyond those of every machine of the platform
-	Available bool     // whether this machine can run it
+	Available bool     // whether this machine, or its emulator, can run it
 	Types     []string // element types of A and B
 	Sums      []Sums
 }

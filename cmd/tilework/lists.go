@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tilework/internal/backend"
+	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/table"
@@ -21,17 +23,25 @@ func kernelsCommand() *cobra.Command {
 		Short: "List the kernels with their techniques and element types",
 		Long: `kernels lists the kernels for CPUs and GPUs: whether this machine can run them, the element
 types of A and B, the hardware that they need, and the technique that each adds to the previous
-kernel. A second table shows the order and precision in which they sum products.`,
+kernel. HERE is "emulated" for a kernel that only the emulator (--device emu) can run here. A second
+table shows the order and precision in which they sum products.
+
+The environment variable ` + cpu.EnvISA + ` names the fastest kernel that may be chosen automatically
+on the CPU. The others stay available by name.`,
 		Example: `  tilework kernels
   tilework kernels --format json`,
 		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := cpu.CheckEnv(); err != nil {
+			return err
+		}
 		kernels := machine.Kernels()
+		devices, _ := machine.Devices() // without a GPU, the other devices
 		if err := writeList(c.OutOrStdout(), o, []column[machine.Kernel]{
 			fixed("KERNEL", func(k machine.Kernel) any { return k.Name }),
 			fixed("DEVICE", func(k machine.Kernel) any { return k.Device }),
-			fixed("HERE", func(k machine.Kernel) any { return yesNo(k.Available) }),
+			fixed("HERE", func(k machine.Kernel) any { return here(k, devices) }),
 			wrapped("TYPES", func(k machine.Kernel) any { return strings.Join(k.Types, " ") }),
 			wrapped("NEEDS", func(k machine.Kernel) any { return orDash(k.Needs) }),
 			wrapped("WHAT IT ADDS", func(k machine.Kernel) any { return k.Adds }),
@@ -43,6 +53,22 @@ kernel. A second table shows the order and precision in which they sum products.
 	}
 	o.addTo(c, listFormats...)
 	return c
+}
+
+// here returns whether one of the devices of this machine runs k: "yes", "no", or "emulated" if
+// only the emulator does, which is the last device.
+func here(k machine.Kernel, devices []machine.Device) string {
+	for _, d := range devices {
+		runs := func(on machine.DeviceKernel) bool { return on.Name == k.Name }
+		switch {
+		case !slices.ContainsFunc(d.Kernels, runs):
+		case d.Name == backend.Emulator.String():
+			return "emulated"
+		default:
+			return "yes"
+		}
+	}
+	return "no"
 }
 
 // writeSums prints a table of the order and precision in which kernels sum products. Kernels that
@@ -93,6 +119,9 @@ beginning of a UUID, such as gpu:GPU-3f2a.`,
 		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := cpu.CheckEnv(); err != nil {
+			return err
+		}
 		devices, err := machine.Devices()
 		if listErr := writeList(c.OutOrStdout(), o, []column[machine.Device]{
 			fixed("DEVICE", func(d machine.Device) any { return d.Name }),

@@ -545,6 +545,23 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestHere checks where the kernels of a machine can run.
+func TestHere(t *testing.T) {
+	device := func(name string, kernels ...string) machine.Device {
+		d := machine.Device{Name: name}
+		for _, k := range kernels {
+			d.Kernels = append(d.Kernels, machine.DeviceKernel{Name: k})
+		}
+		return d
+	}
+	devices := []machine.Device{device("cpu", "avx2"), device("gpu:0", "tiled"), device("emu", "tiled", "wgmma")}
+	for kernel, want := range map[string]string{"avx2": "yes", "avx512": "no", "tiled": "yes", "wgmma": "emulated"} {
+		if got := here(machine.Kernel{Name: kernel}, devices); got != want {
+			t.Errorf("%s: %s, want %s", kernel, got, want)
+		}
+	}
+}
+
 // TestDevices checks the list of devices. Without a GPU, devices must succeed with a message of one
 // line.
 func TestDevices(t *testing.T) {

@@ -433,3 +433,15 @@ func TestPlantedLibraries(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongCPUVariable checks that the lists report a wrong TILEWORK_CPU, as a product does.
+func TestWrongCPUVariable(t *testing.T) {
+	for _, args := range []string{"kernels", "devices"} {
+		cmd, stdout, stderr := process(args, "TILEWORK_CPU=foo")
+		err := cmd.Run()
+		const want = `tilework: TILEWORK_CPU: not supported: unknown CPU kernel "foo"`
+		if cmd.ProcessState.ExitCode() != 2 || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), want) {
+			t.Errorf("%s: error %v, %q, %q; want %q", args, err, stdout, stderr, want)
+		}
+	}
+}

@@ -264,6 +264,28 @@ func chooseCached(name string, in dtype.Type) (choice, error) {
 
 var cachedChoices [256]atomic.Pointer[choice] // indexed by element type
 
+// CheckEnv returns an error unless [EnvISA] is empty or names a kernel that this CPU can run.
+func CheckEnv() error {
+	_, err := fastestIndex(environment())
+	return err
+}
+
+// fastestIndex returns the index of the fastest kernel that limit allows.
+func fastestIndex(limit string) (int, error) {
+	if limit == "" {
+		return len(kernels) - 1, nil
+	}
+	i, err := find(limit)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", EnvISA, err)
+	}
+	if !kernels[i].Available() {
+		return 0, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this CPU lacks", gemm.ErrUnsupported, EnvISA, limit,
+			kernels[i].ISA)
+	}
+	return i, nil
+}
+
 // choose returns the kernel called name. For an empty name it returns the fastest kernel for
 // matrices of type in that this CPU supports, and no faster one than limit unless limit is empty.
 func choose(name, limit string, in dtype.Type) (choice, error) {
@@ -279,17 +301,9 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 			return choice{kernel: k, named: true}, nil
 		}
 	}
-	last := len(kernels) - 1
-	if limit != "" {
-		i, err := find(limit)
-		if err != nil {
-			return choice{}, fmt.Errorf("%s: %w", EnvISA, err)
-		}
-		if !kernels[i].Available() {
-			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this CPU lacks", gemm.ErrUnsupported,
-				EnvISA, limit, kernels[i].ISA)
-		}
-		last = i
+	last, err := fastestIndex(limit)
+	if err != nil {
+		return choice{}, err
 	}
 	for i := last; i > 0; i-- {
 		k := kernels[i]
