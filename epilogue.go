@@ -138,7 +138,7 @@ func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) erro
 		return fmt.Errorf("%w: %s stored as %d rows of %d, want one row of %d", ErrShape, o.Phrase(), l.Rows, l.Cols,
 			want.Cols)
 	case l.Cols != want.Cols || l.Cols == 0 && o == gemm.FunctionData:
-		return fmt.Errorf("%w: %s with %d elements for a result of %d×%d, want %d", ErrShape, o.Phrase(), l.Cols, m, n,
+		return fmt.Errorf("%w: %s of length %d for a result of %d×%d, want %d", ErrShape, o.Phrase(), l.Cols, m, n,
 			want.Cols)
 	}
 	return nil

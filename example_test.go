@@ -468,5 +468,5 @@ func ExampleMul_error() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// shapes do not fit: A is 2×3 and B is 4×2, so A has 3 columns where B has 4 rows
+	// shapes do not fit: A is 2×3 and B is 4×2: want a B of 3×2
 }

@@ -110,15 +110,15 @@ func TestErrors(t *testing.T) {
 		want error
 		text string // substring of the message
 	}{
-		{"inner sizes", Gemm(ctx, 1, a, b.T(), 0, c), ErrShape, "A has 4 columns where B has 5 rows"},
+		{"inner sizes", Gemm(ctx, 1, a, b.T(), 0, c), ErrShape, ": want a B of 4×4"},
 		{"inner sizes of a large C", second(Mul(ctx, New[float64](1<<20, 1), New[float64](2, 1<<20))), ErrShape,
-			"A has 1 columns where B has 2 rows"},
+			"A is 1048576×1 and B is 2×1048576: want a B of 1×1048576"},
 		{"C's size", Gemm(ctx, 1, a, b, 0, counted(5, 3)), ErrShape, "C is 5×3, want 3×5"},
 		{"C over A", Gemm(ctx, 1, both.Sub(2, 3, 3, 4), b, 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with A"},
 		{"C over B", Gemm(ctx, 1, a, both.Sub(2, 2, 4, 5), 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with B"},
 		{"C over the bias", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(c.Data()[2:7]...))), ErrOverlap, "bias"},
 		{"bias too short", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(make([]float64, 3)...))), ErrShape,
-			"the bias with 3 elements for a result of 3×5, want 5"},
+			"the bias of length 3 for a result of 3×5, want 5"},
 		{"bias of another type", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported,
 			"the bias of float32"},
 		{"two kinds of bias", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(1.0, 2, 3)), WithColBias(Vector(1.0, 2, 3, 4, 5))),

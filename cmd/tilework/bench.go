@@ -164,11 +164,15 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	if err != nil {
 		return err
 	}
-	for name, d := range map[string]time.Duration{"min-time": f.minTime, "max-time": f.maxTime, "warmup": f.warmup,
-		"energy": f.energy} {
-		if d < 0 {
-			return fmt.Errorf("--%s %v: want 0 or more", name, d)
-		}
+	switch {
+	case f.minTime <= 0:
+		return fmt.Errorf("--min-time %v: want more than 0", f.minTime)
+	case f.maxTime <= 0:
+		return fmt.Errorf("--max-time %v: want more than 0", f.maxTime)
+	case f.warmup < 0:
+		return fmt.Errorf("--warmup %v: want 0 or more", f.warmup)
+	case f.energy < 0:
+		return fmt.Errorf("--energy %v: want 0 or more", f.energy)
 	}
 	if given.Changed("count") && f.suite != bench.RandomSuite {
 		return fmt.Errorf("--count %d: want --suite %s, whose products it counts", f.count, bench.RandomSuite)
@@ -176,6 +180,11 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	parts, err := f.parts(given)
 	if err != nil {
 		return err
+	}
+	for _, p := range parts {
+		if p.maxTime < p.minTime {
+			return fmt.Errorf("--max-time %v: want --min-time, which is %v, or more", p.maxTime, p.minTime)
+		}
 	}
 	s, err := openStudy(ctx, parts, stderr)
 	if err != nil {

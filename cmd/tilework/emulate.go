@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tilework/internal/matio"
+	"tilework/internal/names"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
@@ -117,10 +119,6 @@ The files of the examples are in the folder examples/data of the repository.`,
 			return f.run(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	var names []string
-	for _, k := range check.Checkers() {
-		names = append(names, k.String())
-	}
 	fl := c.Flags()
 	fl.StringVar(&f.Entry, "entry", "",
 		"the `KERNEL` to run, as in the PTX or in the source (default: the only one in the file)")
@@ -137,19 +135,19 @@ The files of the examples are in the folder examples/data of the repository.`,
 	fl.IntVar(&f.workers, "workers", 0,
 		"the `NUMBER` of blocks that run concurrently (0: one per core; 1: the same order in every run)")
 	fl.StringVar(&f.checkers, "checkers", "all",
-		"the `CHECKERS` to run: all, none, or a comma-separated list of "+strings.Join(names, ", "))
+		"the `CHECKERS` to run: all, none, or a comma-separated list of "+strings.Join(checkerNames(), ", "))
 	fl.StringSliceVar(&f.allow, "allow", nil,
 		"comma-separated `RULES` whose violation is advice, because GPUs run such code today: "+
 			strings.Join(ruleNames(), ","))
 	fl.BoolVar(&f.list, "list", false, "list the kernels of the file and why some cannot run, instead of running one")
 	for _, flag := range []string{"entry", "grid", "cluster", "block", "smem", "arg", "list"} {
-		c.MarkFlagsMutuallyExclusive("script", flag)
+		exclusive(c, "script", flag)
 	}
 	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
 	completeEntry(c)
 	complete(c, "allow", ruleNames()...)
-	complete(c, "checkers", append(names, "all", "none")...)
+	complete(c, "checkers", append(checkerNames(), "all", "none")...)
 	return c
 }
 
@@ -276,7 +274,7 @@ func runLaunch(
 func loadPTX(file string) (*emu.Program, error) {
 	text, err := ptx.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, matio.FileError(err)
 	}
 	switch {
 	case filepath.Ext(file) == ".cu":
@@ -331,6 +329,15 @@ func ruleNames() []string {
 	return names
 }
 
+// checkerNames returns the names of the checkers.
+func checkerNames() []string {
+	var names []string
+	for _, k := range check.Checkers() {
+		names = append(names, k.String())
+	}
+	return names
+}
+
 func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error) {
 	for _, name := range f.allow {
 		r, err := check.ParseRule(name)
@@ -347,6 +354,9 @@ func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error
 	}
 	for name := range strings.SplitSeq(f.checkers, ",") {
 		c, err := check.ParseChecker(strings.TrimSpace(name))
+		if err != nil && name == f.checkers {
+			err = names.Unknown("checker", name, append(checkerNames(), "all", "none"))
+		}
 		if err != nil {
 			return o, false, fmt.Errorf("--checkers: %w", err)
 		}

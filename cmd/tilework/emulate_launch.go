@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tilework/internal/matio"
 	"tilework/internal/names"
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -219,7 +220,7 @@ func (f *emulateFlags) readScript(ctx context.Context, mem *emu.Memory) ([]kerne
 	}
 	file, err := os.Open(f.script)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, matio.FileError(err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxScript+1))
@@ -276,6 +277,8 @@ func decodeStrictly(text []byte, v any) error {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("found a JSON %s: want an object", wrong.Value)
 	case errors.As(err, &wrong):
 		return fmt.Errorf("field %s is a JSON %s: want %s", wrong.Field, wrong.Value, jsonKind(wrong))
 	case errors.As(err, &syntax):

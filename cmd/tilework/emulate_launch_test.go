@@ -134,8 +134,10 @@ func TestEmulateScriptErrors(t *testing.T) {
 			t.Errorf("%s instead of %s: exit code %d, %q, want 2 and %q", test.to, test.from, code, stderr, test.want)
 		}
 	}
+	writeText(t, "number.csv", "1,2\n")
 	for flags, want := range map[string]string{
-		"--script s.json --grid 2": "script",
+		"--script s.json --grid 2": "--script and --grid exclude each other: want only one",
+		"--script number.csv":      "number.csv: found a JSON number: want an object",
 		"--script none.json":       "none.json: no such file",
 		"--entry sums --block 256 --arg memory:x --arg memory:x --arg u32:1": "--arg memory:x (argument 1): no memory has",
 	} {

@@ -201,7 +201,9 @@ func TestEmulateErrors(t *testing.T) {
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: 4 dimensions, want 16, 16x16 or 4x4x2"},
 		{tiled + "--block 16,,16", `--block 16,,16: "" is not a size`},
 		{tiled + "--smem lots", "--smem lots: want bytes"},
-		{tiled + "--checkers races", `unknown checker "races"`},
+		{tiled + "--checkers races", `unknown checker "races" (did you mean "race"?): want one of race, barrier, bounds, ` +
+			`uninit, banks, coalesce, count, all, none`},
+		{tiled + "--script s.json --grid 2", "--script and --grid exclude each other: want only one"},
 		{tiled + "--workers -1", "--workers -1"},
 		{tiled + "--max-instructions -1", "--max-instructions -1"},
 		{"emulate loop.ptx --max-instructions 1000", "instruction limit exceeded"},

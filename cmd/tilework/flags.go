@@ -52,6 +52,12 @@ var typeDocs = map[string]string{
 	"bool":    "true or false", "duration": "a time with its unit, such as 200ms or 5s",
 }
 
+// parsePercent parses a percentage with or without the sign: it returns 0.05 for "5%" and "5".
+func parsePercent(s string) (fraction float64, ok bool) {
+	x, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(s, "%")), 64)
+	return x / 100, err == nil
+}
+
 // exclusive makes c refuse two flags given together.
 func exclusive(c *cobra.Command, one, other string) {
 	before := c.PreRunE

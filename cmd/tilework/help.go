@@ -84,6 +84,14 @@ func foldExamples(text string) string {
 // breakable matches the start of a flag or an operator of the shell, with the space before it.
 var breakable = regexp.MustCompile(` (-|\||&&)`)
 
+// plural returns word, in the plural unless n is 1.
+func plural(word string, n int) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
 // definition is a term with its meaning.
 type definition struct{ term, meaning string }
 

@@ -47,11 +47,17 @@ func exit(err error) {
 	os.Exit(code)
 }
 
-// execute runs the command. Its error is also that of writing a help text, which cobra ignores.
+// execute runs the command. Its error is also that of a help text: that of writing it, and that of
+// an unknown command with --help. Cobra ignores both.
 func execute(ctx context.Context, root *cobra.Command) error {
 	var failed error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.HasSubCommands() { // an argument is an unknown command
+			if failed = noArgs(c, c.Flags().Args()); failed != nil {
+				return
+			}
+		}
 		stdout, text := c.OutOrStdout(), new(bytes.Buffer)
 		c.SetOut(text)
 		help(c, args)

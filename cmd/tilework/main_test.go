@@ -47,7 +47,7 @@ func folder(t *testing.T) string {
 		"a.npy": gemm.Dense(dtype.F64, 3, 4), "b.npy": gemm.Dense(dtype.F64, 4, 5),
 		"c0.csv": gemm.Dense(dtype.F64, 3, 5), "a32.npy": gemm.Dense(dtype.F32, 3, 4),
 		"col.npy": gemm.Dense(dtype.F64, 1, 5), "row.csv": gemm.Dense(dtype.F64, 3, 1),
-		"i8.npy": gemm.Dense(dtype.I8, 4, 4), "i32.npy": gemm.Dense(dtype.I32, 4, 4),
+		"one.csv": gemm.Dense(dtype.F64, 1, 1), "i8.npy": gemm.Dense(dtype.I8, 4, 4), "i32.npy": gemm.Dense(dtype.I32, 4, 4),
 		"big.npy": gemm.Dense(dtype.F32, 600, 600),
 	} {
 		data := make([]byte, l.Bytes())
@@ -80,6 +80,7 @@ func element(t *testing.T, path string) func(i, j int) float64 {
 func TestMulFlags(t *testing.T) {
 	dir := folder(t)
 	t.Chdir(dir)
+	writeText(t, "nan.csv", "nan\n") // C0 is not read if beta is 0
 	a, b, c0 := element(t, "a.npy"), element(t, "b.npy"), element(t, "c0.csv")
 	col, row := element(t, "col.npy"), element(t, "row.csv")
 	// A second B and C0 in column-major order, and the transposes of B and of the second B.
@@ -116,6 +117,8 @@ func TestMulFlags(t *testing.T) {
 	}{
 		{"a.npy b.npy -o c.npy", product},
 		{"a.npy b.npy -o c.npz", product},
+		{"a.npy b.npy -o c.npy --beta 0 --c nan.csv --verify-within 5", product},
+		{"a.npy b.npy -o c.npy --verify-within 5%", product},
 		{"a.npy b.npy -o c.csv --kernel loop --threads 1", product},
 		{"a.npy b.npy -o c.mtx --device cpu --verify", product},
 		{"b.npy a.npy -o c.npy --transpose-a --transpose-b", func(j, i int) float64 { return product(i, j) }},
@@ -228,8 +231,8 @@ func TestUsageErrors(t *testing.T) {
 		{"mul a.npy", 2, "two files"},
 		{"mul a.npy b.npy", 2, "no output file: want -o FILE"},
 		{"mul a.npy missing.npy -o c.npy", 2, "missing.npy: no such file"},
-		{"mul b.npy a.npy -o c.npy", 2, "B is 3×4, so A has 5 columns where B has 3 rows"},
-		{"mul a.npy a.npy -o c.npy", 2, "A has 4 columns where B has 3 rows (the shapes match with --transpose-b)"},
+		{"mul b.npy a.npy -o c.npy", 2, "A is 4×5 and B is 3×4: want a B of 5×4"},
+		{"mul a.npy a.npy -o c.npy", 2, "A is 3×4 and B is 3×4: want a B of 4×4 (the shapes match with --transpose-b)"},
 		{"mul b.npy col.npy -o c.npy --transpose-b --transpose-a", 2, "(the shapes match without --transpose-a)"},
 		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o: ./i8.npy: file already exists: name another file, or replace it with " +
 			"--force"},
@@ -238,13 +241,15 @@ func TestUsageErrors(t *testing.T) {
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
 		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
 		{"mul . b.npy -o c.npy", 2, "is a directory: want a file"},
-		{"mul i32.npy i32.npy -o c.npy", 2, "int32 cannot be multiplied"},
+		{"mul i32.npy i32.npy -o c.npy", 2, "i32.npy: not supported without a conversion: elements of type int32; " +
+			"--dtype float64 converts A and B, as do float32, "},
+		{mul + "--dtype int32", 2, "--dtype: not supported: matrices of int32 cannot be multiplied: want float64, float32, " +
+			"float16, bfloat16, float8_e4m3fn, float8_e5m2, int8"},
 		{"mul a.npy b.npy -o c.txt", 2, `-o: c.txt: not supported: extension ".txt"`},
 		{"mul a.npy b.npy -o no/c.npy", 2, "-o: folder no: no such file"},
 		{"mul a.npy b.npy -o c.npy --dtype bfloat16", 2, "cannot hold bfloat16"},
 		{mul + "--dtype float33", 2, `--dtype: unknown element type "float33"`},
 		{mul + "--out-dtype int8", 2, "float64 matrices as int8 (want float64)"},
-		{mul + "--verify-within 5", 2, "--verify-within 5: want a percentage above 0, such as 5%"},
 		{mul + "--verify-within 0%", 2, "--verify-within 0%: want a percentage above 0, such as 5%"},
 		{mul + "--verify-within 1e-20%", 1, "cannot be verified to better than"},
 		{mul + "--device tpu", 2, `--device: unknown device "tpu"`},
@@ -280,13 +285,17 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--threads many", 2, "--threads many: want a whole number"},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},
 		{mul + "--c c0.csv", 2, "--c c0.csv without --beta"},
+		{mul + "--device cpu --gpu-memory 1GiB", 2, "--gpu-memory 1GiB with --device cpu: want a GPU or emu"},
+		{mul + "--rank-timeout 0s", 2, "--rank-timeout 0s: want more than 0"},
 		{mul + "--beta 1 --c a.npy", 2, "--c a.npy is 3×4 and the product is 3×5: want the same shape"},
+		{"mul i8.npy i8.npy -o c.npy --bias one.csv", 2, "--bias one.csv has 1 element and C has 4 columns: want"},
 		{mul + "--bias row.csv", 2, "--bias row.csv has 3 elements and C has 5 columns: want one element for each"},
 		{mul + "--bias a.npy", 2, "a.npy"},
 		{mul + "--bias-along rows", 2, "--bias-along rows without --bias"},
 		{mul + "--bias col.npy --bias-along k", 2, "--bias-along k"},
 		{mul + "--format yaml", 2, "--format: unknown format \"yaml\": want one of table, json"},
 		{mul + "--fast", 2, "unknown flag: --fast (see tilework mul --help)"},
+		{"gpus --help", 2, `unknown command "gpus"`},
 		{"help mull", 2, `unknown command "mull" (did you mean "mul"?)`},
 		{"kernels extra", 2, `unexpected argument "extra"`},
 		{"bench --sizes 0", 2, "--sizes"},
@@ -302,7 +311,12 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
 		{"bench --threads -2", 2, "--threads: not supported: -2 threads"},
-		{"bench --sizes 8 --min-time -1s", 2, "--min-time -1s: want 0 or more"},
+		{"bench --sizes 8 --min-time -1s", 2, "--min-time -1s: want more than 0"},
+		{"bench --sizes 8 --min-time 0s", 2, "--min-time 0s: want more than 0"},
+		{"bench --sizes 8 --max-time 0s", 2, "--max-time 0s: want more than 0"},
+		{"bench --sizes 8 --min-time 2s --max-time 1s", 2, "--max-time 1s: want --min-time, which is 2s, or more"},
+		{"bench --preset quick --max-time 1ms", 2, "--max-time 1ms: want --min-time, which is 50ms, or more"},
+		{"bench --sizes 8 --warmup -1s", 2, "--warmup -1s: want 0 or more"},
 		{"bench --format xml", 2, `--format: unknown format "xml"`},
 		{"bench --suite fp33", 2, "--suite: unknown suite \"fp33\""},
 		{"bench --cold=maybe", 2, "--cold"},
@@ -338,9 +352,12 @@ func TestUsageErrors(t *testing.T) {
 		{"scaling --gpus 1,x", 2, "--gpus: "},
 		{"scaling --shapes 2x3x4", 2, "2×3 elements of C on 8 GPUs: want a part for each"},
 		{"scaling --efficiency 85 --sizes 8", 2, "--efficiency finds the size: want no --sizes"},
-		{"scaling --efficiency 101", 2, "--efficiency 101: want more than 0 and at most 100 percent"},
+		{"scaling --efficiency 101", 2, "--efficiency 101: want more than 0% and at most 100%, such as 85%"},
+		{"scaling --efficiency 0%", 2, "--efficiency 0%: want more than 0%"},
+		{"scaling --efficiency most", 2, "--efficiency most: want more than 0%"},
 		{"scaling --efficiency 100 --hosts 128", 2, "an efficiency of 100 % on 1024 GPUs with up to 1048576 rows"},
 		{"scaling --hosts 99999 --gpus 99999", 2, "99999 hosts of 99999 GPUs: want at most 65536 GPUs"},
+		{"scaling --gpus 131072", 2, "1 host of 131072 GPUs: want at most 65536 GPUs"},
 		{"scaling --peer 0", 2, "--peer 0: want 0.001 to 1000000 GB/s"},
 		{"scaling --gpu t4", 2, "--gpu t4: no known rate of copies between these GPUs, want --peer, such as --peer 20"},
 		{"scaling --network NaN", 2, "--network NaN: want 0.001 to 1000000 GB/s"},
@@ -378,6 +395,20 @@ func TestUsageErrors(t *testing.T) {
 	after, err := os.ReadDir(".")
 	if err != nil || len(after) != len(before) {
 		t.Errorf("wrong commands wrote files: %v, error %v", after, err)
+	}
+}
+
+// TestMissingFiles checks that all commands have the same error for a missing file.
+func TestMissingFiles(t *testing.T) {
+	t.Chdir(folder(t))
+	writeText(t, "k.ptx", idle)
+	for _, args := range []string{
+		"mul none.npy a.npy -o c.npy", "report none.npy -o r.html", "emulate none.npy", "emulate k.ptx --script none.npy",
+	} {
+		_, stderr, code := run(t.Context(), strings.Fields(args)...)
+		if code != 2 || stderr != "none.npy: no such file or directory" {
+			t.Errorf("%s: exit code %d, %q", args, code, stderr)
+		}
 	}
 }
 

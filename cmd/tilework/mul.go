@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +27,7 @@ type mulFlags struct {
 	rowInvariant                   bool
 	transA, transB                 bool
 	alpha, beta                    float64
+	betaGiven                      bool
 	c                              string
 	epilogue                       epilogueFlags
 	dtype, outDtype                string
@@ -103,6 +103,10 @@ TILEWORK_CACHE is "off".`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f.files.stdin, f.files.stderr = c.InOrStdin(), c.ErrOrStderr()
+			f.betaGiven = c.Flags().Changed("beta")
+			if f.ranks.timeout <= 0 {
+				return fmt.Errorf("--rank-timeout %v: want more than 0", f.ranks.timeout)
+			}
 			if f.ranks.given() {
 				return f.runRanks(c.Context(), c, args)
 			}
@@ -125,7 +129,7 @@ TILEWORK_CACHE is "off".`,
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.Float64Var(&f.alpha, "alpha", 1, "the `FACTOR` of the product")
-	fl.Float64Var(&f.beta, "beta", 0, "the `FACTOR` of C0; needs --c")
+	fl.Float64Var(&f.beta, "beta", 0, "the `FACTOR` of C0, which is not read if it is 0; needs --c")
 	fl.StringVar(&f.c, "c", "", "the `FILE` with C0, a matrix of the shape of C")
 	f.epilogue.declare(c)
 	f.files.declare(c)
@@ -149,9 +153,8 @@ TILEWORK_CACHE is "off".`,
 	complete(c, "device", "auto", "cpu", "gpu", "emu")
 	complete(c, "kernel", kernelNames()...)
 	complete(c, "precision", precisionNames()...)
-	for _, flag := range []string{"dtype", "out-dtype"} {
-		complete(c, flag, typeNames()...)
-	}
+	complete(c, "dtype", productTypes()...)
+	complete(c, "out-dtype", typeNames()...)
 	return c
 }
 
@@ -320,7 +323,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.beta != 0 && f.c == "" {
 		return r, e, fmt.Errorf("--beta %v without --c: want --c FILE with the C0 that beta multiplies", f.beta)
 	}
-	if f.c != "" && f.beta == 0 {
+	if f.c != "" && !f.betaGiven {
 		return r, e, fmt.Errorf("--c %s without --beta: want --beta too, its default 0 ignores C0", f.c)
 	}
 	if err := dispatch.CheckThreads(f.threads); err != nil {
@@ -328,6 +331,9 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	}
 	if r.GPUMemory, err = parseGPUMemory(f.gpuMemory); err != nil {
 		return r, e, err
+	}
+	if r.GPUMemory > 0 && r.Device.Kind == backend.CPU {
+		return r, e, fmt.Errorf("--gpu-memory %s with --device %s: want a GPU or emu", f.gpuMemory, f.device)
 	}
 	if r.Within, err = parseWithin(f.within); err != nil {
 		return r, e, err
@@ -357,27 +363,26 @@ func parseWithin(s string) (float64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	number, isPercent := strings.CutSuffix(s, "%")
-	x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !isPercent || !(x > 0) {
+	x, ok := parsePercent(s)
+	if !ok || !(x > 0) {
 		return 0, fmt.Errorf("--verify-within %s: want a percentage above 0, such as 5%%", s)
 	}
-	return x / 100, nil
+	return x, nil
 }
 
 // readOperands reads A and B.
 func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
 	o := matio.ReadOptions{OneD: matio.Row}
 	if f.dtype != "" {
-		if o.Type, err = dtype.Parse(f.dtype); err != nil {
+		if o.Type, err = parseProductType(f.dtype); err != nil {
 			return nil, nil, fmt.Errorf("--dtype: %w", err)
 		}
 	}
-	if a, err = f.files.read(ctx, fileA, o); err != nil {
+	if a, err = f.files.readOperand(ctx, fileA, o); err != nil {
 		return nil, nil, err
 	}
 	o.OneD = matio.Column
-	if b, err = f.files.read(ctx, fileB, o); err != nil {
+	if b, err = f.files.readOperand(ctx, fileB, o); err != nil {
 		return nil, nil, err
 	}
 	if f.transA {
@@ -441,16 +446,12 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 		}
 		return t, nil
 	}
-	results := in.Info().Results
-	if len(results) == 0 {
-		return 0, fmt.Errorf("%w: matrices of %v cannot be multiplied; --dtype converts them", gemm.ErrUnsupported, in)
-	}
-	return results[0], nil
+	return in.Info().Results[0], nil
 }
 
-// readC0 reads C0. It returns nil without --c.
+// readC0 reads C0. It returns nil without --c, and if beta is 0.
 func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, error) {
-	if f.c == "" {
+	if f.beta == 0 {
 		return nil, nil
 	}
 	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.Out()})
@@ -477,11 +478,4 @@ func fillC(ctx context.Context, p *gemm.Problem, c []byte, c0 *matio.Matrix, a g
 		}
 	})
 	return cmp.Or(fault, ctx.Err())
-}
-
-func plural(word string, n int) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }

@@ -123,14 +123,14 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, o gemm.Operand, flag, file string,
 	p *gemm.Problem) ([]byte, error) {
 	want := p.Layout(o)
-	along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.VectorDim(o)]
+	along := map[gemm.BiasDim]string{gemm.BiasRow: "row", gemm.BiasCol: "column"}[p.Epilogue.VectorDim(o)]
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if m.OpCols() != want.Cols {
-		return nil, fmt.Errorf("%w: --%s %s has %d elements and C has %d %s: want one element for each",
-			gemm.ErrShape, flag, file, m.OpCols(), want.Cols, along)
+		return nil, fmt.Errorf("%w: --%s %s has %d %s and C has %d %s: want one element for each", gemm.ErrShape,
+			flag, file, m.OpCols(), plural("element", m.OpCols()), want.Cols, plural(along, want.Cols))
 	}
 	return m.Data, nil
 }

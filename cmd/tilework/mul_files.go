@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework/dtype"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -27,6 +26,7 @@ type inputFlags struct {
 	csv     matio.CSV
 	stdin   io.Reader
 	stderr  io.Writer
+	warned  []string // the files with a warning
 	open    []*matio.Matrix
 }
 
@@ -88,16 +88,16 @@ func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions)
 	o.Room, o.CSV, o.Stdin, o.Map = host.CheckMemory, f.csv, f.stdin, f.mapFrom
 	if f.allowOverflow {
 		o.Overflow = func(first error, count int) {
-			fmt.Fprintf(f.stderr, "warning: %v; read %d %s as infinities\n", first, count, plural("number", count))
+			if !slices.Contains(f.warned, file) { // a file can be both A and B
+				fmt.Fprintf(f.stderr, "warning: %v; read %d %s as infinite\n", first, count, plural("number", count))
+				f.warned = append(f.warned, file)
+			}
 		}
 	}
 	m, err := matio.Read(ctx, file, o)
 	switch {
 	case errors.Is(err, matio.ErrOverflow):
 		return nil, fmt.Errorf("%w; --allow-overflow reads such numbers as infinities", err)
-	case errors.Is(err, matio.ErrNeedsType):
-		return nil, fmt.Errorf("%w; --dtype float64 converts A and B, as do %s if the numbers fit",
-			err, strings.Join(productTypes()[1:], ", "))
 	case err != nil:
 		return nil, err
 	}
@@ -105,15 +105,17 @@ func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions)
 	return m, nil
 }
 
-// productTypes returns the names of the types that A and B can have, float64 first.
-func productTypes() []string {
-	var names []string
-	for _, t := range dtype.All() {
-		if len(t.Info().Results) > 0 {
-			names = append(names, t.String())
-		}
+// readOperand reads A or B.
+func (f *inputFlags) readOperand(ctx context.Context, file string, o matio.ReadOptions) (*matio.Matrix, error) {
+	m, err := f.read(ctx, file, o)
+	if err == nil && len(m.Type.Info().Results) == 0 {
+		err = fmt.Errorf("%s: %w: elements of type %v", file, matio.ErrNeedsType, m.Type)
 	}
-	return names
+	if errors.Is(err, matio.ErrNeedsType) {
+		err = fmt.Errorf("%w; --dtype float64 converts A and B, as do %s if the numbers fit", err,
+			strings.Join(productTypes()[1:], ", "))
+	}
+	return m, err
 }
 
 // close releases mapped files.

@@ -10,6 +10,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
+	"tilework/internal/names"
 )
 
 // productFlags are the flags that describe products to measure, to tune or to predict.
@@ -25,7 +26,7 @@ func (f *productFlags) declare(c *cobra.Command, usual string, suites []string) 
 	fl.StringVar(&f.sizes, "sizes", "", "`SIZES` N of square products: 64,256 or 64..1024x2 or 64..512+64"+usual)
 	fl.StringVar(&f.shapes, "shapes", "", "`SHAPES` MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element `TYPES` of A and B")
-	complete(c, "dtypes", typeNames()...)
+	complete(c, "dtypes", productTypes()...)
 	if suites == nil {
 		return
 	}
@@ -101,14 +102,35 @@ func (f *productFlags) check(s bench.Sample) error {
 // types returns the types of --dtypes, which products of matrices can have.
 func (f *productFlags) types() (all []dtype.Type, err error) {
 	for name := range strings.SplitSeq(f.dtypes, ",") {
-		t, err := dtype.Parse(strings.TrimSpace(name))
-		if err == nil && len(t.Info().Results) == 0 {
-			err = fmt.Errorf("%w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, t)
-		}
+		t, err := parseProductType(strings.TrimSpace(name))
 		if err != nil {
 			return nil, fmt.Errorf("--dtypes: %w", err)
 		}
 		all = append(all, t)
 	}
 	return all, nil
+}
+
+// productTypes returns the names of the types that A and B can have, float64 first.
+func productTypes() []string {
+	var names []string
+	for _, t := range dtype.All() {
+		if len(t.Info().Results) > 0 {
+			names = append(names, t.String())
+		}
+	}
+	return names
+}
+
+// parseProductType parses the name of a type that A and B can have.
+func parseProductType(name string) (dtype.Type, error) {
+	t, err := dtype.Parse(name)
+	switch {
+	case err != nil:
+		return 0, names.Unknown("element type", name, productTypes())
+	case len(t.Info().Results) == 0:
+		return 0, fmt.Errorf("%w: matrices of %v cannot be multiplied: want %s", gemm.ErrUnsupported, t,
+			strings.Join(productTypes(), ", "))
+	}
+	return t, nil
 }

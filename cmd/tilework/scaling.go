@@ -19,7 +19,8 @@ import (
 type scalingFlags struct {
 	gpu, gpus, hosts string
 	productFlags
-	efficiency    float64
+	efficiency    string
+	least         float64 // the efficiency, 0 if the flag is not given
 	peer, network float64
 	output        listFlags
 }
@@ -53,7 +54,7 @@ steps of %d rows.
 The default of --peer was measured between two H200s, for GPUs with the same links. That of
 --network is 92 %% of a network adapter of 400 Gb/s for each GPU, which was not measured.`, scalingUnit),
 		Example: `  tilework scaling --sizes 8192,16384,32768 --gpus 1,2,4,8
-  tilework scaling --dtypes bfloat16,float32 --hosts 1..128x2 --efficiency 85
+  tilework scaling --dtypes bfloat16,float32 --hosts 1..128x2 --efficiency 85%
   tilework scaling --shapes 4096x14336x4096 --dtypes bfloat16 --hosts 2 --network 23`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
@@ -63,7 +64,8 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 	fl.StringVar(&f.gpus, "gpus", "8", "`NUMBERS` of GPUs of each host: 8, 1,2,4 or 1..8x2")
 	fl.StringVar(&f.hosts, "hosts", "1", "`NUMBERS` of hosts")
 	f.productFlags.declare(c, " (default: "+usualScalingSize+")", nil)
-	fl.Float64Var(&f.efficiency, "efficiency", 0, "find the smallest square product with this efficiency in `PERCENT`")
+	fl.StringVar(&f.efficiency, "efficiency", "",
+		"find the smallest square product with this efficiency in `PERCENT`: 85%")
 	fl.Float64Var(&f.peer, "peer", 0,
 		"the `RATE` in GB/s at which a GPU receives from the other GPUs of its host (default: that of --gpu)")
 	fl.Float64Var(&f.network, "network", scaling.NetworkRate/1e9,
@@ -121,10 +123,14 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 		return err
 	case !isRate(f.network):
 		return fmt.Errorf("--network %v: want 0.001 to 1000000 GB/s", f.network)
-	case c.Flags().Changed("efficiency") && !(f.efficiency > 0 && f.efficiency <= 100):
-		return fmt.Errorf("--efficiency %v: want more than 0 and at most 100 percent", f.efficiency)
-	case f.efficiency > 0 && f.given():
+	case f.efficiency != "" && f.given():
 		return fmt.Errorf("--efficiency finds the size: want no --sizes and no --shapes")
+	case f.efficiency != "":
+		least, ok := parsePercent(f.efficiency)
+		if !ok || !(least > 0 && least <= 1) {
+			return fmt.Errorf("--efficiency %s: want more than 0%% and at most 100%%, such as 85%%", f.efficiency)
+		}
+		f.least = least
 	}
 	hosts, err := bench.ParseSizes(f.hosts)
 	if err != nil {
@@ -143,7 +149,8 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 		for _, h := range hosts {
 			for _, g := range gpus {
 				if h > scalingGPUs/g {
-					return fmt.Errorf("%d hosts of %d GPUs: want at most %d GPUs", h, g, scalingGPUs)
+					return fmt.Errorf("%d %s of %d %s: want at most %d GPUs", h, plural("host", h), g,
+						plural("GPU", g), scalingGPUs)
 				}
 				cluster := &scaling.Cluster{GPU: gpu, Hosts: h, GPUs: g, Peer: f.peer * 1e9, Network: f.network * 1e9}
 				more, err := f.predict(t, cluster)
@@ -165,8 +172,8 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 
 // predict returns the rows of a type and a cluster.
 func (f *scalingFlags) predict(t dtype.Type, c *scaling.Cluster) (rows []scalingRow, err error) {
-	if f.efficiency > 0 {
-		n, e, err := scaling.Smallest(t, c, f.efficiency/100, scalingUnit, scalingMost)
+	if f.least > 0 {
+		n, e, err := scaling.Smallest(t, c, f.least, scalingUnit, scalingMost)
 		return []scalingRow{newScalingRow(scaling.Product{Type: t, M: n, N: n, K: n}, c, &e)}, err
 	}
 	samples, err := f.samples(usualScalingSize, bench.Draw{})

@@ -18,6 +18,7 @@ import (
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
+	"tilework/internal/names"
 	"tilework/internal/tune"
 )
 
@@ -109,8 +110,11 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := dispatch.CheckThreads(f.threads); err != nil {
 		return fmt.Errorf("--threads: %w", err)
 	}
-	if fixed := tunableSuites(); f.suite == bench.RandomSuite {
+	switch fixed := tunableSuites(); {
+	case f.suite == bench.RandomSuite:
 		return fmt.Errorf("--suite %s: want products that recur: %s", bench.RandomSuite, strings.Join(fixed, ", "))
+	case f.suite != "" && !slices.Contains(fixed, f.suite):
+		return fmt.Errorf("--suite: %w", names.Unknown("suite", f.suite, fixed))
 	}
 	forms, err := f.forms()
 	if err != nil {

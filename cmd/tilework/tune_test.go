@@ -94,7 +94,7 @@ func TestTuneErrors(t *testing.T) {
 		{"--shapes 8x8x8 --dtypes float12", "--dtypes: ", 2},
 		{"--shapes 8x8x8 --time 0s", "--time 0s: want more than 0", 2},
 		{"--shapes 8x8x8 --threads -2", "--threads: not supported: -2 threads", 2},
-		{"--suite none", `unknown suite "none"`, 2},
+		{"--suite nosuch", `--suite: unknown suite "nosuch": want one of ` + strings.Join(tunableSuites(), ", "), 2},
 		{"--show --shapes 8x8x8", "--show and --clear apply to all products", 2},
 		{"--show --clear", "--show and --clear exclude each other", 2},
 		{"8x8x8", `unexpected argument "8x8x8"`, 2},

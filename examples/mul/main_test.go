@@ -8,5 +8,5 @@ func Example() {
 	// 1 0
 	// 0 4
 	// device: cpu
-	// true shapes do not fit: A is 4×3 and B is 2×3, so A has 3 columns where B has 2 rows
+	// true shapes do not fit: A is 4×3 and B is 2×3: want a B of 3×3
 }

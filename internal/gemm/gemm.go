@@ -227,8 +227,8 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	}
 	switch {
 	case p.A().OpCols() != p.B().OpRows():
-		return false, fmt.Errorf("%w: A is %d×%d and B is %d×%d, so A has %d columns where B has %d rows",
-			ErrShape, p.A().OpRows(), p.A().OpCols(), p.B().OpRows(), p.B().OpCols(), p.A().OpCols(), p.B().OpRows())
+		return false, fmt.Errorf("%w: A is %d×%d and B is %d×%d: want a B of %d×%d", ErrShape, p.A().OpRows(),
+			p.A().OpCols(), p.B().OpRows(), p.B().OpCols(), p.A().OpCols(), p.B().OpCols())
 	case p.C().OpRows() != p.A().OpRows() || p.C().OpCols() != p.B().OpCols():
 		return false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
 			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(),

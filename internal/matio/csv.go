@@ -74,11 +74,11 @@ func readCSV(s *source) (*Matrix, error) {
 		case err != nil:
 			return nil, err
 		case c.column > cols:
-			return nil, s.fail(ErrFormat, "line %d has more than %d columns, the number in the first line", c.line,
+			return nil, s.fail(ErrFormat, "line %d goes on after column %d, the last of the first line", c.line,
 				cols)
 		case c.last && c.column < cols:
-			return nil, s.fail(ErrFormat, "line %d has %d columns: want %d as in the first line", c.line, c.column,
-				cols)
+			return nil, s.fail(ErrFormat, "line %d ends after column %d: want %d columns as in the first line", c.line,
+				c.column, cols)
 		case n == room:
 			return nil, s.fail(ErrFormat, "the file changed while it was read")
 		}

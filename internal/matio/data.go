@@ -41,8 +41,12 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 		return gemm.Layout{}, s.fail(gemm.ErrUnsupported,
 			"array has shape %s: want 2 dimensions, (1, n) or (n, 1) for a vector", tuple(shape))
 	case len(shape) != 2:
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has %d dimensions, shape %s: want 2", len(shape),
-			tuple(shape))
+		want := "2"
+		if s.opt.Vector || s.opt.OneD != NoMatrix {
+			want = "1 or 2"
+		}
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has %d dimensions, shape %s: want %s", len(shape),
+			tuple(shape), want)
 	}
 	rows, cols := shape[0], shape[1]
 	switch {

@@ -14,6 +14,7 @@ import (
 	"tilework/internal/bench"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
+	"tilework/internal/model"
 )
 
 // lab measures products on one device.
@@ -103,7 +104,7 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 	}
 	x.Measured, x.Candidates = len(s.measured), s.sorted()
 	if s.skipped > 0 {
-		o.Warn(fmt.Sprintf("%v: no time for %d candidates, want more time", f, s.skipped))
+		o.Warn(fmt.Sprintf("%v: no time for %s, want more time", f, model.Count(s.skipped, "candidate")))
 	}
 	if best == nil {
 		x.Why = "no other candidate could be measured"
