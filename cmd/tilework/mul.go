@@ -197,31 +197,14 @@ var mapFrom = 1 << 30
 const minMulMemory = 1 << 20
 
 func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
-	// Under a memory limit, such as ulimit -v, the Go runtime may fail to start threads.
-	if err := host.CheckMemory(minMulMemory, "a product of any size"); err != nil {
-		return err
-	}
-	request, epilogue, err := f.parse()
+	request, epilogue, err := f.prepare(fileA, fileB)
 	if err != nil {
 		return err
 	}
-	if err := dispatch.CheckDevice(request.Device); err != nil {
-		return err
-	}
-	if err := f.files.parse(f.inputs(fileA, fileB)); err != nil {
-		return err
-	}
 	defer f.files.close()
-	if request.Device.IsGPU() { // a kernel of the CPU would end the program if a mapped file is truncated
-		f.files.mapFrom = mapFrom
-	}
 	output := matio.WriteOptions{Replace: f.force, Stdout: stdout, Map: mapFrom}
-	if err := matio.CheckOutput(f.out, dtype.Invalid, output); err != nil {
-		return fmt.Errorf("-o: %w", err)
-	}
-	if file, ok := stdout.(*os.File); ok && matio.IsStd(f.out) && closedAtStart(file) {
-		return fmt.Errorf("-o %s: standard output is closed, or %s opened for reading and writing: want a pipe or a file",
-			f.out, os.DevNull)
+	if err := f.checkOutput(dtype.Invalid, output); err != nil {
+		return err
 	}
 	start := time.Now()
 	problem, buffers, err := f.load(ctx, fileA, fileB, epilogue)
@@ -237,9 +220,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	// Report errors of the output file before the product, which may take long.
-	c := problem.Layouts[gemm.C]
-	if err := matio.CheckOutput(f.out, c.Type, output); err != nil {
-		return fmt.Errorf("-o: %w", err)
+	if err := f.checkOutput(problem.Out(), output); err != nil {
+		return err
 	}
 	result, err := f.newResult(&problem, plan, output, stderr)
 	if err != nil {
@@ -247,36 +229,17 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	defer result.Discard()
 	buffers[gemm.C] = result.Data
-	c0, err := f.readC0(ctx, &problem)
-	if err != nil {
+	if err := f.loadC0(ctx, &problem, result.Data); err != nil {
 		return err
-	}
-	if c0 != nil {
-		if err := fillC(ctx, &problem, result.Data, c0, gemm.Area{Rows: problem.M, Cols: problem.N}); err != nil {
-			return err
-		}
 	}
 	read := time.Since(start)
 	if f.verbose {
-		fmt.Fprintf(stderr, "%v on %v, kernel %s: %s (%s)\n",
-			&problem, plan.Device(), plan.Kernel(), plan.Detail(), plan.Why())
-		if text := plan.Reasoning(); text != "" {
-			fmt.Fprintln(stderr, text)
-		}
-		printCacheNotes(stderr)
+		printPlan(stderr, plan)
 	}
-
-	if err := plan.Run(ctx, &buffers); err != nil {
-		if errors.Is(err, mapping.ErrFault) {
-			return cmp.Or(f.files.checkUnchanged(), err)
-		}
+	if err := f.multiply(ctx, plan, &buffers); err != nil {
 		return err
 	}
 	bar.close()
-
-	if err := f.files.checkUnchanged(); err != nil {
-		return err
-	}
 	start = time.Now()
 	if err := result.Commit(ctx); err != nil {
 		return fmt.Errorf("-o: %w", err)
@@ -288,6 +251,65 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	r.Read, r.Compile, r.Write = read.Seconds(), plan.CompileTime().Seconds(), time.Since(start).Seconds()
 	r.File, r.Verified = f.out, plan.Verified()
 	return f.report(stdout, stderr, r)
+}
+
+// prepare checks everything that needs no matrix.
+func (f *mulFlags) prepare(fileA, fileB string) (r dispatch.Request, e gemm.Epilogue, err error) {
+	// Under a memory limit, such as ulimit -v, the Go runtime may fail to start threads.
+	if err := host.CheckMemory(minMulMemory, "a product of any size"); err != nil {
+		return r, e, err
+	}
+	if r, e, err = f.parse(); err != nil {
+		return r, e, err
+	}
+	if err := dispatch.CheckDevice(r.Device); err != nil {
+		return r, e, err
+	}
+	if r.Device.IsGPU() { // a kernel of the CPU would end the program if a mapped file is truncated
+		f.files.mapFrom = mapFrom
+	}
+	return r, e, f.files.parse(f.inputs(fileA, fileB))
+}
+
+// checkOutput returns the error of writing a matrix of type t, which may be Invalid if the type is
+// not known yet.
+func (f *mulFlags) checkOutput(t dtype.Type, o matio.WriteOptions) error {
+	if file, ok := o.Stdout.(*os.File); ok && matio.IsStd(f.out) && closedAtStart(file) {
+		return fmt.Errorf("-o %s: standard output is closed, or %s opened for reading and writing: want a pipe or a file",
+			f.out, os.DevNull)
+	}
+	if err := matio.CheckOutput(f.out, t, o); err != nil {
+		return fmt.Errorf("-o: %w", err)
+	}
+	return nil
+}
+
+// loadC0 reads C0, if beta needs it, into the memory of C.
+func (f *mulFlags) loadC0(ctx context.Context, p *gemm.Problem, c []byte) error {
+	c0, err := f.readC0(ctx, p)
+	if err != nil || c0 == nil {
+		return err
+	}
+	return fillC(ctx, p, c, c0, gemm.Area{Rows: p.M, Cols: p.N})
+}
+
+// printPlan prints where the product runs, and why.
+func printPlan(w io.Writer, plan *dispatch.Plan) {
+	fmt.Fprintf(w, "%v on %v, kernel %s: %s (%s)\n", &plan.Problem, plan.Device(), plan.Kernel(), plan.Detail(),
+		plan.Why())
+	if text := plan.Reasoning(); text != "" {
+		fmt.Fprintln(w, text)
+	}
+	printCacheNotes(w)
+}
+
+// multiply runs the plan. It returns an error if an input file changed meanwhile.
+func (f *mulFlags) multiply(ctx context.Context, plan *dispatch.Plan, b *gemm.Buffers) error {
+	err := plan.Run(ctx, b)
+	if err != nil && !errors.Is(err, mapping.ErrFault) {
+		return err
+	}
+	return cmp.Or(f.files.checkUnchanged(), err)
 }
 
 // load reads the operands of the product that the flags describe.
