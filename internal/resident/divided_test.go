@@ -273,7 +273,7 @@ func TestDividedBits(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
 			d, _ := openSeveral(t, emu.Options{Seed: seed}, several(n)...)
 			pickAny(d)
-			for range testkit.Cases(20, 100) {
+			for range testkit.Cases(20, 50) {
 				c := randomCase(rng)
 				want, err := c.run(t.Context(), one)
 				if err != nil {

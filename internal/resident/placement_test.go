@@ -105,7 +105,7 @@ func TestPlacedBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 8} {
 		d, _ := openSeveral(t, emu.Options{}, slices.Repeat([]string{"t4"}, n)...)
 		d.unit, d.dividesAll = split.UsualUnit, false
-		for i := range testkit.Cases(3, 20) {
+		for i := range testkit.Cases(3, 10) {
 			short := func() int { return 1 + rng.IntN(16) }
 			long := int(1000 * math.Exp2(6*rng.Float64()))
 			c := &bitsCase{in: dtype.F16, out: dtype.F16, m: short(), n: short(), k: short(), transA: rng.IntN(2) == 0,
