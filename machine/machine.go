@@ -68,21 +68,21 @@ func deviceKernels(runs func(backend.Kernel) bool) []DeviceKernel {
 
 // Kernel describes a kernel.
 type Kernel struct {
-	Name      string
-	Device    string   // "cpu", or "gpu" for GPUs and the emulator
-	Adds      string   // the technique that it adds to the one before it in the list
-	Needs     string   // instruction sets beyond those of every machine of the platform
-	Available bool     // whether this machine, or its emulator, can run it
-	Types     []string // element types of A and B
-	Sums      []Sums
+	Name      string   `json:"name"`
+	Device    string   `json:"device"`    // "cpu", or "gpu" for GPUs and the emulator
+	Adds      string   `json:"adds"`      // the technique that it adds to the one before it in the list
+	Needs     string   `json:"needs"`     // instruction sets beyond those of every machine of the platform
+	Available bool     `json:"available"` // whether this machine, or its emulator, can run it
+	Types     []string `json:"types"`     // element types of A and B
+	Sums      []Sums   `json:"sums"`
 }
 
 // Sums describes how a kernel sums products of some element types in a precision: in which type or
 // number of bits, and how sums are rounded.
 type Sums struct {
-	Types     []string
-	Precision string
-	How       string
+	Types     []string `json:"types"`
+	Precision string   `json:"precision"`
+	How       string   `json:"how"`
 }
 
 // Kernels returns the kernels, for each device the slowest first.

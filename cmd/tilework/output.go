@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -56,14 +55,17 @@ func (o *listFlags) width(w io.Writer) int {
 	return pipeWidth
 }
 
-// writeList prints rows in one of listFormats. The JSON formats marshal the rows; the others print
-// the columns.
+// writeList prints rows in one of listFormats. A table has the columns; the other formats have the
+// JSON fields of the rows.
 func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) error {
 	switch o.format {
 	case "json":
+		if rows == nil {
+			rows = []T{} // encoded as [], not null
+		}
 		return writeJSON(w, rows)
 	case "jsonl":
-		e := json.NewEncoder(w)
+		e := jsonEncoder(w)
 		for _, r := range rows {
 			if err := e.Encode(r); err != nil {
 				return err
@@ -71,11 +73,7 @@ func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) e
 		}
 		return nil
 	case "csv":
-		titles := make([]string, len(columns))
-		for i, c := range columns {
-			titles[i] = c.Title
-		}
-		return csv.NewWriter(w).WriteAll(append([][]string{titles}, cells(columns, rows)...))
+		return writeCSV(w, rows)
 	}
 	shown := make([]table.Column, len(columns))
 	for i, c := range columns {
@@ -86,9 +84,16 @@ func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) e
 
 // writeJSON prints v as indented JSON.
 func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	e := jsonEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// jsonEncoder returns an encoder that does not escape < and >, which the names of types may have.
+func jsonEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
 }
 
 // cells returns the text of the columns of each row.

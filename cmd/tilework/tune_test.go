@@ -35,7 +35,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	if stdout, _, code := run(t.Context(), "tune", "--show", "--format", "csv"); code != 0 ||
-		strings.Count(stdout, "\n") != 1+kept {
+		strings.Count(stdout, "\n") != min(1, kept)+kept { // without rows there are no names of fields
 		t.Errorf("exit code %d, %d kept, %q", code, kept, stdout)
 	}
 	// tune may have kept no choice. Keep one.
