@@ -12,7 +12,7 @@ import (
 var layers = [][]string{
 	{"internal/names"},
 	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
-		"internal/testkit/testrand"},
+		"internal/phrase", "internal/testkit/testrand"},
 	{"ptx/emu/internal/number"},
 	{"ptx/emu/internal/dot"},
 	{"ranks", "internal/gemm", "ptx/build", "ptx/emu", "internal/device"},

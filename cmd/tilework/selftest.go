@@ -21,7 +21,7 @@ import (
 	"tilework/gemmtest"
 	"tilework/internal/backend"
 	"tilework/internal/dispatch"
-	"tilework/internal/model"
+	"tilework/internal/phrase"
 )
 
 // selftestFlags are the flags of `tilework selftest`.
@@ -220,9 +220,9 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 // verdict summarizes a test: "1,234 cases, all passed" or "3 of 1,234 cases failed".
 func verdict(failures, cases int) string {
 	if failures == 0 {
-		return model.Count(cases, "case") + ", all passed"
+		return phrase.Count(cases, "case") + ", all passed"
 	}
-	return fmt.Sprintf("%s of %s failed", model.Commas(failures), model.Count(cases, "case"))
+	return fmt.Sprintf("%s of %s failed", phrase.Commas(failures), phrase.Count(cases, "case"))
 }
 
 // name returns the kernel and its tile in the syntax of --kernels.

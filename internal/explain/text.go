@@ -5,7 +5,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tilework/internal/model"
+	"tilework/internal/phrase"
 	"tilework/internal/table"
 )
 
@@ -28,19 +28,19 @@ func (x *Explanation) work(d *document) {
 	p, l := &x.Product, &x.Launch
 	d.heading("The work")
 	d.row("operations", "2·M·N·K = 2 × %s × %s × %s = %s%s, a multiply-add counting as 2",
-		model.Commas(p.M), model.Commas(p.N), model.Commas(p.K), si(p.Flops), p.Unit)
+		phrase.Commas(p.M), phrase.Commas(p.N), phrase.Commas(p.K), si(p.Flops), p.Unit)
 	tiles, threads := l.Tiles[0]*l.Tiles[1], fmt.Sprintf("%d × %d = %s", l.Block[0], l.Block[1],
-		model.Count(l.Threads, "thread"))
-	cut := fmt.Sprintf("%s × %s tiles of C = ", model.Commas(l.Tiles[0]), model.Commas(l.Tiles[1]))
+		phrase.Count(l.Threads, "thread"))
+	cut := fmt.Sprintf("%s × %s tiles of C = ", phrase.Commas(l.Tiles[0]), phrase.Commas(l.Tiles[1]))
 	switch {
 	case l.Blocks == tiles:
-		d.row("grid", "%s%s of %s", cut, model.Count(l.Blocks, "block"), threads)
+		d.row("grid", "%s%s of %s", cut, phrase.Count(l.Blocks, "block"), threads)
 	case l.Blocks > tiles:
-		d.row("grid", "%s%s, each computed by %s of %s", cut, model.Commas(tiles), model.Count(l.Blocks/tiles, "block"),
+		d.row("grid", "%s%s, each computed by %s of %s", cut, phrase.Commas(tiles), phrase.Count(l.Blocks/tiles, "block"),
 			threads)
 	default:
 		d.row("grid", "%s%s, computed by %s of %s, which are persistent and compute tile after tile", cut,
-			model.Commas(tiles), model.Count(l.Blocks, "block"), threads)
+			phrase.Commas(tiles), phrase.Count(l.Blocks, "block"), threads)
 	}
 	in := p.In
 	if p.Precision != "" {
@@ -74,34 +74,34 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 	switch x.Sharer {
 	case "thread":
 		d.heading("One step of a thread along K")
-		d.row("loads", "%d of A and %d of B = %s from global memory", x.M*x.K, x.N*x.K, model.Count(x.Loads, "element"))
-		d.row("operations", "%s, counted 2 each: %s operations", model.Count(x.FMAs, "FMA"), model.Commas(x.Operations))
+		d.row("loads", "%d of A and %d of B = %s from global memory", x.M*x.K, x.N*x.K, phrase.Count(x.Loads, "element"))
+		d.row("operations", "%s, counted 2 each: %s operations", phrase.Count(x.FMAs, "FMA"), phrase.Commas(x.Operations))
 	default:
 		d.heading("One phase of a block")
 		d.row("loads", "%s = %s from global memory: %d×%d of A%s, %d×%d of B%s",
-			sides, model.Count(x.Loads, "element"), x.M, x.K, ofA, x.K, x.N, ofB)
-		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs),
-			model.Commas(x.Operations))
-		who := "loads by its " + model.Count(threads, "thread")
+			sides, phrase.Count(x.Loads, "element"), x.M, x.K, ofA, x.K, x.N, ofB)
+		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, phrase.Commas(x.FMAs),
+			phrase.Commas(x.Operations))
+		who := "loads by its " + phrase.Count(threads, "thread")
 		if x.TensorReads {
 			who = "elements that the tensor cores read directly"
 		}
-		d.row("shared memory", "%s %s: %.3g per FMA", model.Commas(x.SharedLoads), who,
+		d.row("shared memory", "%s %s: %.3g per FMA", phrase.Commas(x.SharedLoads), who,
 			float64(x.SharedLoads)/float64(x.FMAs))
 		if x.Stages > 1 {
-			d.row("stages", "%d of %s: up to %d are loaded while one is multiplied", x.Stages, model.Count(x.StageBytes, "byte"),
-				x.Stages-1)
+			d.row("stages", "%d of %s: up to %d are loaded while one is multiplied", x.Stages,
+				phrase.Count(x.StageBytes, "byte"), x.Stages-1)
 		}
 	}
-	d.row("per load", "%s operations / %s loads = %.4g", model.Commas(x.Operations), model.Commas(x.Loads), x.PerLoad)
+	d.row("per load", "%s operations / %s loads = %.4g", phrase.Commas(x.Operations), phrase.Commas(x.Loads), x.PerLoad)
 	d.row("intensity", "%.4g operations per load / %s = %.4g %s/byte", x.PerLoad,
-		model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
+		phrase.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
 	rounded := ""
 	if p.K%x.Step != 0 {
 		rounded = ", rounded up"
 	}
-	d.row("count", "%s / %d%s = %s", model.Commas(p.K), x.Step, rounded,
-		model.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
+	d.row("count", "%s / %d%s = %s", phrase.Commas(p.K), x.Step, rounded,
+		phrase.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
 	d.flush()
 }
 
@@ -153,7 +153,7 @@ func (x *Fit) text(d *document, l *Launch) {
 			what = "tile"
 		}
 		d.line("%s, %s at a time: %s, the last with %s; efficiency %.3g %%.",
-			model.Count(l.tileBlocks(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last),
+			phrase.Count(l.tileBlocks(), what), phrase.Commas(w.Slots), phrase.Count(w.Count, "wave"), phrase.Commas(w.Last),
 			100*w.Efficiency)
 	}
 }
@@ -205,8 +205,8 @@ func (x *Measured) text(d *document, of *Explanation) {
 		sectorBytes)
 	d.row("access", "requests\tbytes\tsectors\tper request\tideal\tCC 1.0: transactions per half-warp")
 	for _, a := range x.Global {
-		d.row(a.What, "%s\t%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.RequestedBytes), commas(a.Sectors),
-			per(a.Sectors, a.Requests), per(a.Ideal, a.Requests), per(a.Transactions, a.HalfWarps))
+		d.row(a.What, "%s\t%s\t%s\t%s\t%s\t%s", phrase.Commas(a.Requests), phrase.Commas(a.RequestedBytes),
+			phrase.Commas(a.Sectors), per(a.Sectors, a.Requests), per(a.Ideal, a.Requests), per(a.Transactions, a.HalfWarps))
 	}
 	d.flush()
 	if len(x.Shared) > 0 {
@@ -217,10 +217,10 @@ func (x *Measured) text(d *document, of *Explanation) {
 		d.row("access", "requests\twavefronts\tper request\tideal\tCC 1.x: relative to ideal")
 		for _, a := range x.Shared {
 			if a.Ideal == 0 { // atomics
-				d.row(a.What, "%s\t–\t–\t–\t–", commas(a.Requests))
+				d.row(a.What, "%s\t–\t–\t–\t–", phrase.Commas(a.Requests))
 				continue
 			}
-			d.row(a.What, "%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.Wavefronts),
+			d.row(a.What, "%s\t%s\t%s\t%s\t%s", phrase.Commas(a.Requests), phrase.Commas(a.Wavefronts),
 				per(a.Wavefronts, a.Requests), per(a.Ideal, a.Requests), per(a.Historic, a.HistoricIdeal))
 		}
 		d.flush()
@@ -234,13 +234,14 @@ func (x *Measured) totals(d *document, of *Explanation) {
 	const maxOpcodes = 6
 	var frequent []string
 	for _, o := range x.Opcodes[:min(maxOpcodes, len(x.Opcodes))] {
-		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, commas(o.Warps)))
+		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, phrase.Commas(o.Warps)))
 	}
-	d.row("instructions", "%s by warps; most frequently %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
+	d.row("instructions", "%s by warps; most frequently %s", phrase.Commas(int64(x.Instructions)),
+		strings.Join(frequent, ", "))
 	d.row("operations", "2·M·N·K = %s %s of the product; %s issued, including padding of tiles and the epilogue",
-		commas(x.Flops), of.Product.Unit, commas(x.Issued))
+		phrase.Commas(x.Flops), of.Product.Unit, phrase.Commas(x.Issued))
 	d.row("distinct", "%s different sectors, %s read and %s written: the traffic with an unlimited cache",
-		commas(x.DistinctSectors), commas(x.SectorsRead), commas(x.SectorsWritten))
+		phrase.Commas(x.DistinctSectors), phrase.Commas(x.SectorsRead), phrase.Commas(x.SectorsWritten))
 	if len(x.Findings) == 0 {
 		barriers := ""
 		if of.Fit.Barriers {
@@ -257,7 +258,7 @@ func (x *Measured) totals(d *document, of *Explanation) {
 // seconds formats a time: "265 µs". Times from 1,000 s on have no prefix.
 func seconds(s float64) string {
 	if s >= 1000 {
-		return model.Commas(int(s)) + " s"
+		return phrase.Commas(int(s)) + " s"
 	}
 	return si(s) + "s"
 }
@@ -269,8 +270,6 @@ func per(a, b int64) string {
 	}
 	return fmt.Sprintf("%.3g", float64(a)/float64(b))
 }
-
-func commas(n int64) string { return model.Commas(int(n)) }
 
 // document builds a text with headings and aligned rows.
 type document struct {

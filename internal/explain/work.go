@@ -8,6 +8,7 @@ import (
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
+	"tilework/internal/phrase"
 )
 
 // Phase is one step along K of a sharer: a block that keeps tiles in shared memory, or a thread of
@@ -186,7 +187,7 @@ func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return model.Commas(n) + " times"
+	return phrase.Commas(n) + " times"
 }
 
 // Padding describes the cost of padding the matrices to whole tiles instead of checking bounds in

@@ -11,6 +11,8 @@ package model
 import (
 	"fmt"
 	"math"
+
+	"tilework/internal/phrase"
 )
 
 // Arch holds the limits and allocation units of a streaming multiprocessor (SM), which all GPUs of
@@ -88,15 +90,15 @@ func cuda(a Arch) *Arch {
 // occupancy is relative to it.
 func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 	if threads < 1 || threads > math.MaxInt32 {
-		return nil, fmt.Errorf("an SM with %s: want 1 to %s", Count(threads, "thread"), Commas(math.MaxInt32))
+		return nil, fmt.Errorf("an SM with %s: want 1 to %s", phrase.Count(threads, "thread"), phrase.Commas(math.MaxInt32))
 	}
 	for _, limit := range []struct {
 		what  string
 		value int
 	}{{"bytes of shared memory", sharedBytes}, {"blocks", blocks}, {"registers", registers}} {
 		if limit.value < 0 || limit.value > math.MaxInt32 {
-			return nil, fmt.Errorf("an SM with %s %s: want 0 (no limit) to %s", Commas(limit.value), limit.what,
-				Commas(math.MaxInt32))
+			return nil, fmt.Errorf("an SM with %s %s: want 0 (no limit) to %s", phrase.Commas(limit.value), limit.what,
+				phrase.Commas(math.MaxInt32))
 		}
 	}
 	return &Arch{

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"sort"
+
+	"tilework/internal/phrase"
 )
 
 // Launch holds the resources of one block of a kernel.
@@ -115,19 +117,19 @@ func (a *Arch) Largest(l Launch, r Resource, blocks int) (int, bool) {
 func (a *Arch) check(l Launch) error {
 	switch {
 	case l.Threads < 1:
-		return fmt.Errorf("a block with %s threads: want at least 1", Commas(l.Threads))
+		return fmt.Errorf("a block with %s threads: want at least 1", phrase.Commas(l.Threads))
 	case l.Threads > a.MaxThreadsPerBlock:
-		return fmt.Errorf("a block with %s threads: want at most %s", square(l.Threads), Commas(a.MaxThreadsPerBlock))
+		return fmt.Errorf("a block with %s threads: want at most %s", square(l.Threads), phrase.Commas(a.MaxThreadsPerBlock))
 	case l.RegsPerThread < 0:
-		return fmt.Errorf("a thread with %s registers: want at least 1, or 0 for unknown", Commas(l.RegsPerThread))
+		return fmt.Errorf("a thread with %s registers: want at least 1, or 0 for unknown", phrase.Commas(l.RegsPerThread))
 	case a.MaxRegsPerThread > 0 && l.RegsPerThread > a.MaxRegsPerThread:
-		return fmt.Errorf("a thread with %s registers: want at most %s on %v", Commas(l.RegsPerThread),
-			Commas(a.MaxRegsPerThread), a)
+		return fmt.Errorf("a thread with %s registers: want at most %s on %v", phrase.Commas(l.RegsPerThread),
+			phrase.Commas(a.MaxRegsPerThread), a)
 	case l.SharedBytes < 0:
-		return fmt.Errorf("a block with %s bytes of shared memory: want at least 0", Commas(l.SharedBytes))
+		return fmt.Errorf("a block with %s bytes of shared memory: want at least 0", phrase.Commas(l.SharedBytes))
 	case a.SharedPerBlockOptIn > 0 && l.SharedBytes > a.SharedPerBlockOptIn:
-		return fmt.Errorf("a block with %s bytes of shared memory: want at most %s on %v", Commas(l.SharedBytes),
-			Commas(a.SharedPerBlockOptIn), a)
+		return fmt.Errorf("a block with %s bytes of shared memory: want at most %s on %v", phrase.Commas(l.SharedBytes),
+			phrase.Commas(a.SharedPerBlockOptIn), a)
 	}
 	return nil
 }
@@ -137,12 +139,13 @@ func (a *Arch) warps(l Launch) int { return ceilDiv(l.Threads, a.WarpSize) }
 
 func (a *Arch) threadLimit(l Launch) Limit {
 	slots := a.warps(l) * a.WarpSize
-	each := fmt.Sprintf("each block needs %s", Count(l.Threads, "thread"))
+	each := fmt.Sprintf("each block needs %s", phrase.Count(l.Threads, "thread"))
 	if slots != l.Threads {
-		each = fmt.Sprintf("each block of %s needs %s, whole warps of %d", Count(l.Threads, "thread"), Commas(slots),
-			a.WarpSize)
+		each = fmt.Sprintf("each block of %s needs %s, whole warps of %d", phrase.Count(l.Threads, "thread"),
+			phrase.Commas(slots), a.WarpSize)
 	}
-	return Limit{Threads, a.MaxThreadsPerSM / slots, fmt.Sprintf("%s; the SM holds %s", each, Commas(a.MaxThreadsPerSM))}
+	why := fmt.Sprintf("%s; the SM holds %s", each, phrase.Commas(a.MaxThreadsPerSM))
+	return Limit{Threads, a.MaxThreadsPerSM / slots, why}
 }
 
 // registerLimit first counts the warps of each partition of the SM, because the registers of a warp
@@ -151,41 +154,41 @@ func (a *Arch) registerLimit(l Launch) Limit {
 	if a.WarpSize == 1 {
 		each := l.Threads * l.RegsPerThread
 		return Limit{Registers, a.RegistersPerSM / each, fmt.Sprintf("each block needs %s × %d = %s registers; the SM has %s",
-			Commas(l.Threads), l.RegsPerThread, Commas(each), Commas(a.RegistersPerSM))}
+			phrase.Commas(l.Threads), l.RegsPerThread, phrase.Commas(each), phrase.Commas(a.RegistersPerSM))}
 	}
 	perWarp := roundUp(a.WarpSize*l.RegsPerThread, a.RegAllocUnit)
 	perPartition := a.RegistersPerSM / a.Partitions
 	warps := perPartition / perWarp * a.Partitions
 	why := fmt.Sprintf("each warp needs %d × %d = %s registers", a.WarpSize, l.RegsPerThread,
-		Commas(a.WarpSize*l.RegsPerThread))
+		phrase.Commas(a.WarpSize*l.RegsPerThread))
 	if perWarp != a.WarpSize*l.RegsPerThread {
-		why += fmt.Sprintf(", %s in units of %d", Commas(perWarp), a.RegAllocUnit)
+		why += fmt.Sprintf(", %s in units of %d", phrase.Commas(perWarp), a.RegAllocUnit)
 	}
 	return Limit{Registers, warps / a.warps(l), fmt.Sprintf("%s; each of the SM's %d partitions has %s, so the SM holds "+
 		"%s; a block has %d",
-		why, a.Partitions, Commas(perPartition), Count(warps, "warp"), a.warps(l))}
+		why, a.Partitions, phrase.Commas(perPartition), phrase.Count(warps, "warp"), a.warps(l))}
 }
 
 func (a *Arch) sharedLimit(l Launch) Limit {
 	needs := l.SharedBytes + a.SharedReserved
 	each := roundUp(needs, a.SharedAllocUnit)
-	why := fmt.Sprintf("each block needs %s", Count(l.SharedBytes, "byte"))
+	why := fmt.Sprintf("each block needs %s", phrase.Count(l.SharedBytes, "byte"))
 	if a.SharedReserved > 0 {
-		why += fmt.Sprintf(" and %s for the system", Commas(a.SharedReserved))
+		why += fmt.Sprintf(" and %s for the system", phrase.Commas(a.SharedReserved))
 	}
 	if each != needs {
-		why += fmt.Sprintf(", %s in units of %d", Commas(each), a.SharedAllocUnit)
+		why += fmt.Sprintf(", %s in units of %d", phrase.Commas(each), a.SharedAllocUnit)
 	}
-	why += fmt.Sprintf("; the SM has %s", Commas(a.SharedPerSM))
+	why += fmt.Sprintf("; the SM has %s", phrase.Commas(a.SharedPerSM))
 	if l.SharedBytes > a.SharedPerBlock {
-		why += fmt.Sprintf(" (the kernel must request more than %s)", Commas(a.SharedPerBlock))
+		why += fmt.Sprintf(" (the kernel must request more than %s)", phrase.Commas(a.SharedPerBlock))
 	}
 	return Limit{Shared, a.SharedPerSM / each, why}
 }
 
 func (a *Arch) blockLimit() Limit {
 	return Limit{Blocks, a.MaxBlocksPerSM, fmt.Sprintf("the SM holds at most %s, however small",
-		Count(a.MaxBlocksPerSM, "block"))}
+		phrase.Count(a.MaxBlocksPerSM, "block"))}
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

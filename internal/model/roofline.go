@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"math"
+
+	"tilework/internal/phrase"
 )
 
 // Bound is the resource that limits a kernel.
@@ -69,9 +71,9 @@ func (m *Model) Waves(grid, blocksPerSM int) (Waves, error) {
 	case m.Generic():
 		return Waves{}, m.errGeneric("number of SMs")
 	case grid < 1:
-		return Waves{}, fmt.Errorf("a grid of %s blocks: want at least 1", Commas(grid))
+		return Waves{}, fmt.Errorf("a grid of %s blocks: want at least 1", phrase.Commas(grid))
 	case blocksPerSM < 1 || blocksPerSM > m.Arch.MaxBlocksPerSM:
-		return Waves{}, fmt.Errorf("%s on an SM of %v: want 1 to %d", Count(blocksPerSM, "block"), m.Arch,
+		return Waves{}, fmt.Errorf("%s on an SM of %v: want 1 to %d", phrase.Count(blocksPerSM, "block"), m.Arch,
 			m.Arch.MaxBlocksPerSM)
 	}
 	slots := m.SMs * blocksPerSM

@@ -3,9 +3,10 @@ package model
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"tilework/internal/phrase"
 )
 
 // Text returns [Occupancy.Summary] followed by [Occupancy.Advice], for readers who know threads and
@@ -24,7 +25,7 @@ func (o *Occupancy) Summary() string {
 		if limit.Blocks == o.Blocks {
 			mark = "← binds"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", limit.Resource, Count(limit.Blocks, "block"), mark, limit.Why)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", limit.Resource, phrase.Count(limit.Blocks, "block"), mark, limit.Why)
 	}
 	w.Flush() // a strings.Builder does not fail
 
@@ -33,12 +34,12 @@ func (o *Occupancy) Summary() string {
 		binding[i] = string(r)
 	}
 	fmt.Fprintf(&b, "\n%s per SM, bound by %s: %s of %s, occupancy %s.\n",
-		Count(o.Blocks, "block"), strings.Join(binding, " and "),
-		Count(o.Threads, "thread"), Commas(o.Arch.MaxThreadsPerSM), percent(o.Fraction))
+		phrase.Count(o.Blocks, "block"), strings.Join(binding, " and "),
+		phrase.Count(o.Threads, "thread"), phrase.Commas(o.Arch.MaxThreadsPerSM), percent(o.Fraction))
 	if o.WarpFraction != o.Fraction {
 		fmt.Fprintf(&b, "NVIDIA's tools count warps: %s of %s, %s. The last warp of each block has %s of %d.\n",
-			Commas(o.Warps), Commas(o.Arch.MaxWarpsPerSM()), percent(o.WarpFraction),
-			Count(o.Launch.Threads%o.Arch.WarpSize, "thread"), o.Arch.WarpSize)
+			phrase.Commas(o.Warps), phrase.Commas(o.Arch.MaxWarpsPerSM()), percent(o.WarpFraction),
+			phrase.Count(o.Launch.Threads%o.Arch.WarpSize, "thread"), o.Arch.WarpSize)
 	}
 	return b.String()
 }
@@ -66,11 +67,11 @@ func (o *Occupancy) Advice() string {
 		}
 		switch limit.Resource {
 		case Threads:
-			changes = append(changes, fmt.Sprintf("at most %s per block", Count(most, "thread")))
+			changes = append(changes, fmt.Sprintf("at most %s per block", phrase.Count(most, "thread")))
 		case Registers:
-			changes = append(changes, fmt.Sprintf("at most %s per thread", Count(most, "register")))
+			changes = append(changes, fmt.Sprintf("at most %s per thread", phrase.Count(most, "register")))
 		case Shared:
-			changes = append(changes, fmt.Sprintf("at most %s of shared memory per block", Count(most, "byte")))
+			changes = append(changes, fmt.Sprintf("at most %s of shared memory per block", phrase.Count(most, "byte")))
 		}
 	}
 	text := "Only one block fits: while its threads wait at a barrier, the SM is idle.\n"
@@ -82,12 +83,12 @@ func (o *Occupancy) Advice() string {
 
 // String returns the resources of a block as text.
 func (l Launch) String() string {
-	s := Count(l.Threads, "thread")
+	s := phrase.Count(l.Threads, "thread")
 	if l.SharedBytes > 0 {
-		s += ", " + Count(l.SharedBytes, "byte") + " of shared memory"
+		s += ", " + phrase.Count(l.SharedBytes, "byte") + " of shared memory"
 	}
 	if l.RegsPerThread > 0 {
-		s += ", " + Count(l.RegsPerThread, "register") + " per thread"
+		s += ", " + phrase.Count(l.RegsPerThread, "register") + " per thread"
 	}
 	return s
 }
@@ -98,45 +99,24 @@ func (a *Arch) describe() string {
 	if a.SM != 0 {
 		name = fmt.Sprintf("an SM of %v (%s)", a, a.Title)
 	}
-	has := []string{Count(a.MaxThreadsPerSM, "thread")}
+	has := []string{phrase.Count(a.MaxThreadsPerSM, "thread")}
 	if a.RegistersPerSM > 0 {
-		has = append(has, Count(a.RegistersPerSM, "register"))
+		has = append(has, phrase.Count(a.RegistersPerSM, "register"))
 	}
 	if a.SharedPerSM > 0 {
-		has = append(has, Count(a.SharedPerSM, "byte")+" of shared memory")
+		has = append(has, phrase.Count(a.SharedPerSM, "byte")+" of shared memory")
 	}
 	if a.MaxBlocksPerSM > 0 {
-		has = append(has, Count(a.MaxBlocksPerSM, "block"))
+		has = append(has, phrase.Count(a.MaxBlocksPerSM, "block"))
 	}
 	return name + " with " + strings.Join(has, ", ")
-}
-
-// Count formats a number of things: "1 block", "2,048 threads".
-func Count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return Commas(n) + " " + thing
-}
-
-// Commas formats n with its digits in groups of three.
-func Commas(n int) string {
-	s := strconv.Itoa(n)
-	sign := ""
-	if n < 0 {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
 }
 
 // square formats n, followed by its square root if n is a square: 1,089 threads are most likely a
 // tile of 33×33.
 func square(n int) string {
 	if r := int(math.Sqrt(float64(n))); r*r == n {
-		return fmt.Sprintf("%s (%d×%d)", Commas(n), r, r)
+		return fmt.Sprintf("%s (%d×%d)", phrase.Commas(n), r, r)
 	}
-	return Commas(n)
+	return phrase.Commas(n)
 }

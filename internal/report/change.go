@@ -9,6 +9,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // change compares one measurement in two sources.
@@ -94,8 +95,8 @@ func changes(s *study) ([]*Chart, string) {
 		}
 	}
 	if len(others) > 0 {
-		return all, "No measurement of " + list(others) + " is also in " + s.sources[0] + ". Measurements of different " +
-			"devices are compared only if each source has one device of that kind."
+		return all, "No measurement of " + phrase.List(others) + " is also in " + s.sources[0] + ". Measurements of " +
+			"different devices are compared only if each source has one device of that kind."
 	}
 	return all, ""
 }
@@ -195,10 +196,10 @@ func changeAnswer(changes []change) (answer string, notes []string) {
 	}
 	answer = fmt.Sprintf("Of %s, %d became faster, %d slower%s, and %d did not change by more than chance; the "+
 		"geometric mean of the speed is %s.",
-		count(len(changes), "common measurement"), faster, slower, small, len(changes)-faster-slower,
+		phrase.Count(len(changes), "common measurement"), faster, slower, small, len(changes)-faster-slower,
 		times(meanSpeed(changes)))
 	if few > 0 {
-		notes = append(notes, count(few, "measurement")+
+		notes = append(notes, phrase.Count(few, "measurement")+
 			" with too few samples to distinguish any difference from chance: let bench run longer (--min-time).")
 	}
 	return answer, append(notes, "A hollow point or ~ means no change beyond chance: Mann-Whitney U test on the samples "+

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tilework/internal/phrase"
 )
 
 // counts shows the memory accesses that the emulator counted.
@@ -35,7 +37,7 @@ func countChart(c *Chart, rows []row) *Chart {
 		{"wavefronts", ""}, {"bank conflicts", ""}, {"compute capability 1.0: transactions per half-warp", ""},
 		{"compute capability 1.0: bank conflicts", ""},
 	}
-	integer := func(n int64) Cell { return numberCell(number(n), float64(n)) }
+	integer := func(n int64) Cell { return numberCell(phrase.Commas(n), float64(n)) }
 	for _, r := range rows {
 		n := r.Counts
 		transactions, conflicts := textCell(""), textCell("")
@@ -50,7 +52,7 @@ func countChart(c *Chart, rows []row) *Chart {
 	rows = largestShape(rows)
 	last := shape(rows[0].Record)
 	bars := &Rows{X: Axis{Label: "sectors of 32 bytes at " + last,
-		Text: func(v float64) string { return number(int64(v)) }}, Stacked: true, Legend: []Key{
+		Text: func(v float64) string { return phrase.Commas(int64(v)) }}, Stacked: true, Legend: []Key{
 		{Name: "ideal for the requested bytes", Mark: markBar, Color: palette[0]},
 		{Name: "additional, because of uncoalesced accesses", Mark: markBar, Color: palette[1]},
 	}}
@@ -61,7 +63,7 @@ func countChart(c *Chart, rows []row) *Chart {
 		value := func(key int, sectors int64, text string) Value {
 			v := float64(sectors)
 			return Value{Key: key, V: v, Low: v, High: v, Text: fmt.Sprintf("%s, %s\n%s sectors %s", r.Subject, last,
-				number(sectors), text)}
+				phrase.Commas(sectors), text)}
 		}
 		end := digits(n.Intensity()) + " " + work + "/byte"
 		bars.Rows = append(bars.Rows, Row{Name: r.Subject, End: end, Values: []Value{
@@ -82,7 +84,7 @@ func countChart(c *Chart, rows []row) *Chart {
 			"32 banks. GPUs of compute capability 1.0 served half-warps: "+
 			"one transaction if thread k accessed word k of an aligned segment, and otherwise one per thread; shared memory "+
 			"had 16 banks. "+
-			"Transactions per half-warp by this rule: "+list(historic)+
+			"Transactions per half-warp by this rule: "+phrase.List(historic)+
 			". tilework explain KERNEL shows each access by both rules.")
 	}
 	return c
@@ -102,7 +104,7 @@ func countAnswer(rows []row, at, work string, conflicts []string) string {
 		text += fmt.Sprintf(", and %s does %s", most.Subject, digits(most.Counts.Intensity()))
 	}
 	if len(conflicts) > 0 {
-		return text + "; bank conflicts: " + list(conflicts) + "."
+		return text + "; bank conflicts: " + phrase.List(conflicts) + "."
 	}
 	return text + "; there are no bank conflicts."
 }

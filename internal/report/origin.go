@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // Origin describes the records of a source.
@@ -95,7 +96,7 @@ func clocks(records []bench.Record) (low, high float64) {
 }
 
 func originOf(s Source) Origin {
-	o := Origin{Name: s.Name, Summary: count(len(s.Records), "record")}
+	o := Origin{Name: s.Name, Summary: phrase.Count(len(s.Records), "record")}
 	for _, f := range facts {
 		var values []string
 		for i := range s.Records {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // peerRatio is a row with its ratio to one of its peers.
@@ -133,7 +134,7 @@ func (x *comparison) scope() string {
 		return "at " + shape(x.worst().Record)
 	}
 	worst, best := x.worst(), x.best()
-	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", count(len(x.ratios), "case"),
+	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", phrase.Count(len(x.ratios), "case"),
 		worst.text(), shape(worst.Record), best.text(), shape(best.Record))
 }
 

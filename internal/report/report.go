@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // Source holds the records of a file.
@@ -129,9 +130,9 @@ func (r *Report) Charts() []*Chart {
 func (s *study) title() string {
 	switch {
 	case len(s.rows) > 0:
-		return "Matrix multiplication on " + list(devices(s.rows))
+		return "Matrix multiplication on " + phrase.List(devices(s.rows))
 	case len(s.counted) > 0:
-		return "Matrix multiplication, counted for " + list(devices(s.counted))
+		return "Matrix multiplication, counted for " + phrase.List(devices(s.counted))
 	}
 	return "Matrix multiplication: no timed product"
 }

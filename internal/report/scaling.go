@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // onGPUs returns the kernel of a row, the division of B if it is not the usual one, and the number
@@ -119,7 +120,7 @@ func (s *study) strongScaling(g group) *Chart {
 		for _, r := range x.rows {
 			most = max(most, gpus(r))
 			series.Points = append(series.Points, Point{X: float64(gpus(r)), Y: x.of(r), Low: base / r.Seconds.P90,
-				High: base / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s ×", name, count(gpus(r), "GPU"),
+				High: base / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s ×", name, phrase.Count(gpus(r), "GPU"),
 					bench.Duration(r.Seconds.Median), digits(x.of(r)))})
 		}
 		l.Series = append(l.Series, series)
@@ -142,7 +143,8 @@ func speedupAnswer(all []speedup) string {
 	})
 	r := best.rows[len(best.rows)-1]
 	return fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", best.product,
-		bench.Duration(r.Seconds.Median), count(gpus(r), "GPU"), digits(best.of(r)), percent(best.of(r)/float64(gpus(r))))
+		bench.Duration(r.Seconds.Median), phrase.Count(gpus(r), "GPU"), digits(best.of(r)),
+		percent(best.of(r)/float64(gpus(r))))
 }
 
 // weakScaling shows the rate of each GPU for products whose operations grow with the number of
@@ -177,10 +179,11 @@ func (s *study) weakScaling(g group) *Chart {
 			efficiency := each / (base.GFLOPS / float64(first))
 			series.Points = append(series.Points, Point{X: float64(n), Y: each * factor, Low: r.slowRate() / float64(n) * factor,
 				High: r.fastRate() / float64(n) * factor,
-				Text: fmt.Sprintf("%s, %s on %s: %s %s each", kernel, shape(r.Record), count(n, "GPU"), digits(each*factor), unit)})
+				Text: fmt.Sprintf("%s, %s on %s: %s %s each", kernel, shape(r.Record), phrase.Count(n, "GPU"),
+					digits(each*factor), unit)})
 			c.Table.add(textCell(r.Subject), textCell(shape(r.Record)), numberCell(fmt.Sprint(n), float64(n)),
 				numberCell(digits(each*factor), each*factor), numberCell(percent(efficiency), 100*efficiency))
-			c.Answer = fmt.Sprintf("With %s and %s, each GPU has %s of the rate of %s.", count(n, "GPU"), shape(r.Record),
+			c.Answer = fmt.Sprintf("With %s and %s, each GPU has %s of the rate of %s.", phrase.Count(n, "GPU"), shape(r.Record),
 				percent(efficiency), shape(base.Record))
 		}
 		l.Series = append(l.Series, series)

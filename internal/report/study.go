@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // row is a record of a source.
@@ -120,7 +121,7 @@ func newStudy(sources []Source) *study {
 		{again, "replaced by a later record of the same measurement"},
 	} {
 		if n.count > 0 {
-			s.notes = append(s.notes, count(n.count, "record")+" "+n.why+".")
+			s.notes = append(s.notes, phrase.Count(n.count, "record")+" "+n.why+".")
 		}
 	}
 	return s
@@ -157,7 +158,7 @@ var attributes = []attribute{
 	{deviceAttribute, row.device},
 	{"subject", func(r row) string { return r.Subject }},
 	{"kind", row.kind},
-	{"gpus", func(r row) string { return count(gpus(r), "GPU") }},
+	{"gpus", func(r row) string { return phrase.Count(gpus(r), "GPU") }},
 	{"type", func(r row) string { return r.Types() }},
 	{"trans", func(r row) string { return r.Transposes() }},
 	{"threads", threadsOf},
@@ -198,7 +199,7 @@ func threadsOf(r row) string {
 	if r.Threads == 0 {
 		return "all threads"
 	}
-	return count(r.Threads, "thread")
+	return phrase.Count(r.Threads, "thread")
 }
 
 // maxGroups is the largest number of groups whose rows a name lists.
@@ -221,7 +222,7 @@ func groupsOf(r row) string {
 	for _, n := range r.Groups {
 		words = append(words, strconv.Itoa(n))
 	}
-	return "groups of " + list(words) + " rows"
+	return "groups of " + phrase.List(words) + " rows"
 }
 
 // key returns a string that is equal for two records of the same measurement.
@@ -455,7 +456,7 @@ func (s *study) byFacet(rows []row) []group {
 			precisions = append(precisions, p.name)
 		}
 		if precisions != nil {
-			all[i].name += " in " + list(precisions)
+			all[i].name += " in " + phrase.List(precisions)
 		}
 	}
 	return all

@@ -89,22 +89,6 @@ func shape(r *bench.Record) string {
 	return s
 }
 
-// count formats a number of things: "1 record", "2 records".
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// list joins words: "a, b and c".
-func list(words []string) string {
-	if n := len(words); n > 1 {
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-	}
-	return strings.Join(words, "")
-}
-
 // word returns the letters and digits of s separated by dashes, for links and file names.
 func word(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(s),
@@ -113,12 +97,3 @@ func word(s string) string {
 
 // percent formats a fraction.
 func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
-
-// number formats a count with thousands separators.
-func number(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // Tile is one of the large figures at the top of the page.
@@ -163,10 +164,10 @@ func (s *study) changeTiles() []Tile {
 			slower++
 		}
 	}
-	after := list(s.sources[1:])
+	after := phrase.List(s.sources[1:])
 	return []Tile{
 		{ratioText(meanSpeed(all)), "×", fmt.Sprintf("speed of %s relative to %s: geometric mean of %s", after, s.sources[0],
-			count(len(all), "measurement"))},
+			phrase.Count(len(all), "measurement"))},
 		{fmt.Sprint(faster), "", "faster, by more than chance"},
 		{fmt.Sprint(slower), "", "slower, by more than chance"},
 		{fmt.Sprint(len(all) - faster - slower), "", "without a change beyond chance"},

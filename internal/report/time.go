@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tilework/internal/bench"
+	"tilework/internal/phrase"
 )
 
 // largeSize is the last size in the chart of small sizes and the first in the chart of large sizes.
@@ -130,7 +131,7 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 	for _, m := range slices.Sorted(maps.Keys(absent)) {
 		note := m
 		if len(absent[m]) < len(s.sources) {
-			note += " (" + list(absent[m]) + ")"
+			note += " (" + phrase.List(absent[m]) + ")"
 		}
 		c.Notes = append(c.Notes, note+".")
 	}

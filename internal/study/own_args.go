@@ -11,7 +11,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/matio"
-	"tilework/internal/model"
+	"tilework/internal/phrase"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -158,7 +158,7 @@ func (m *matrix) read(ctx context.Context, a *Arg) ([]byte, error) {
 func room(bytes int, what string) error {
 	const most = 8 * maxElements
 	if bytes > most {
-		return fmt.Errorf("%s has %s bytes: want at most %s in a browser", what, model.Commas(bytes), model.Commas(most))
+		return fmt.Errorf("%s has %s bytes: want at most %s in a browser", what, phrase.Commas(bytes), phrase.Commas(most))
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (m *matrix) create(a *Arg) error {
 	for _, side := range m.shape {
 		if side < 1 || side > maxElements || m.count() > maxElements {
 			return fmt.Errorf("a matrix of %d×%d: want 1 to %s elements in a browser", a.Rows, a.Cols,
-				model.Commas(maxElements))
+				phrase.Commas(maxElements))
 		}
 	}
 	return m.parseType(a.Type)

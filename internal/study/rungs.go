@@ -16,6 +16,7 @@ import (
 	"tilework/internal/gpu/sm90"
 	"tilework/internal/model"
 	"tilework/internal/names"
+	"tilework/internal/phrase"
 )
 
 // Rung is a kernel of the ladder with a tile.
@@ -72,7 +73,7 @@ func (s Sizes) check() error {
 	}
 	if work := s.M * s.N * s.K; work > MaxWork {
 		return fmt.Errorf("%d×%d×%d is %s multiply-adds: want at most %s in a browser, such as 160×160×160", s.M, s.N, s.K,
-			model.Commas(work), model.Commas(MaxWork))
+			phrase.Commas(work), phrase.Commas(MaxWork))
 	}
 	return nil
 }

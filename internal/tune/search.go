@@ -14,7 +14,7 @@ import (
 	"tilework/internal/bench"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
-	"tilework/internal/model"
+	"tilework/internal/phrase"
 )
 
 // lab measures products on one device.
@@ -104,7 +104,7 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 	}
 	x.Measured, x.Candidates = len(s.measured), s.sorted()
 	if s.skipped > 0 {
-		o.Warn(fmt.Sprintf("%v: no time for %s, want more time", f, model.Count(s.skipped, "candidate")))
+		o.Warn(fmt.Sprintf("%v: no time for %s, want more time", f, phrase.Count(s.skipped, "candidate")))
 	}
 	if best == nil {
 		x.Why = "no other candidate could be measured"

@@ -9,6 +9,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
+	"tilework/internal/phrase"
 )
 
 // job is a product for which candidates are listed, with the values that all predictions use.
@@ -181,7 +182,7 @@ func (x *prediction) cycles() float64 {
 
 // String names the parts that matter.
 func (x *prediction) String() string {
-	s := fmt.Sprintf("%d blocks in %d rounds", x.blocks, x.rounds)
+	s := phrase.Count(x.blocks, "block") + " in " + phrase.Count(x.rounds, "round")
 	if x.load > x.multiply {
 		s += ", bound by memory"
 	}
