@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/phrase"
 )
 
 // gpuLab measures products of matrices in GPU memory. If the driver reports the size of the L2
@@ -106,7 +107,8 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []backend.Ch
 			l.options.Warn(fmt.Sprintf("%v does not compile: %v", c, errs[i]))
 		}
 	}
-	l.options.Note(fmt.Sprintf("compiled %d kernels in %v", len(good), time.Since(start).Round(time.Millisecond)))
+	l.options.Note(fmt.Sprintf("compiled %s in %v", phrase.Count(len(good), "kernel"),
+		time.Since(start).Round(time.Millisecond)))
 	return slices.Clip(good), nil
 }
 

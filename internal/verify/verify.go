@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tilework/internal/gemm"
+	"tilework/internal/phrase"
 )
 
 // Options configures a check; the zero value means the defaults.
@@ -88,7 +89,7 @@ func (r Report) String() string {
 		s = fmt.Sprintf("largest residual %.2g of its threshold; an error above %s of a row's norm would have been found",
 			r.Worst, percent(r.Within))
 	}
-	s += fmt.Sprintf(" (%d vectors, seed %d)", r.Vectors, r.Seed)
+	s += fmt.Sprintf(" (%s, seed %d)", phrase.Count(r.Vectors, "vector"), r.Seed)
 	if r.Unsummed > 0 {
 		s += fmt.Sprintf("; %d rows not finite", r.Unsummed)
 	}
@@ -145,10 +146,11 @@ func (r *Report) raise(threshold float64) {
 func (r *Report) err(accepted, norm float64) error {
 	switch {
 	case r.Worst > 1 && r.Exact:
-		return fmt.Errorf("%w: row %d of C is wrong (%d vectors, seed %d)", gemm.ErrVerify, r.Row, r.Vectors, r.Seed)
+		return fmt.Errorf("%w: row %d of C is wrong (%s, seed %d)", gemm.ErrVerify, r.Row,
+			phrase.Count(r.Vectors, "vector"), r.Seed)
 	case r.Worst > 1:
-		return fmt.Errorf("%w: row %d of C is off by %s of its norm, %.3g times its threshold (%d vectors, seed %d)",
-			gemm.ErrVerify, r.Row, percent(r.Residual/norm), r.Worst, r.Vectors, r.Seed)
+		return fmt.Errorf("%w: row %d of C is off by %s of its norm, %.3g times its threshold (%s, seed %d)",
+			gemm.ErrVerify, r.Row, percent(r.Residual/norm), r.Worst, phrase.Count(r.Vectors, "vector"), r.Seed)
 	case r.Within > accepted:
 		return fmt.Errorf("%w: the product cannot be verified to better than %s of a row's norm, want %s",
 			gemm.ErrVerify, percent(r.Within), percent(accepted))

@@ -20,6 +20,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/model"
+	"tilework/internal/phrase"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
@@ -58,7 +59,7 @@ func Checking(o check.Options, report func(*check.Report)) func(l *emu.Launch) D
 			r := checks.Report(p, s, err)
 			report(r)
 			if n := r.Errors(); n > 0 && err == nil {
-				err = fmt.Errorf("checkers found %d errors in %s", n, l.Entry)
+				err = fmt.Errorf("checkers found %s in %s", phrase.Count(n, "error"), l.Entry)
 			}
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
+	"tilework/internal/phrase"
 )
 
 // rates holds the rates from which the time of a schedule is predicted. They depend on the kind of
@@ -397,7 +398,8 @@ func (pl *Plan) Detail() string {
 		"copies out %v", pl.Config, s.words, bytesText(float64(s.Memory())), bytesIn, bytesText(copiedOut),
 		ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
 	if st := in.Staging; st.Threads > 0 {
-		text += fmt.Sprintf("; copies by %d threads through %d MiB of pinned memory each way", st.Threads, st.BufferBytes>>20)
+		text += fmt.Sprintf("; copies by %s through %d MiB of pinned memory each way", phrase.Count(st.Threads, "thread"),
+			st.BufferBytes>>20)
 	}
 	return text
 }
