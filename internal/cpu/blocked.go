@@ -484,13 +484,13 @@ func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n 
 // equalParts divides n into the fewest parts of at most size and returns their size. All parts but
 // the last are equal multiples of unit.
 func equalParts(n, size, unit int) int {
-	switch {
+	switch { // the cases save divisions, which take noticeable time in small products
 	case n <= unit:
 		return unit
-	case n <= size-unit: // a shortcut for one part, because divisions take noticeable time in small products
+	case n <= size-unit: // one part
 		return ceilDiv(n, unit) * unit
-	case n <= size && unit == 1:
-		return n
+	case unit == 1:
+		return ceilDiv(n, ceilDiv(n, max(size, 1)))
 	}
 	size = max(size/unit*unit, unit)
 	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit
