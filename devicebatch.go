@@ -13,6 +13,9 @@ import (
 // DeviceBatch is a batch of matrices of one size in a device's memory, at equal distances. Make one
 // with [NewDeviceBatch], [Upload] or [Mul], or view existing memory as one with
 // [DeviceMatrix.Batch].
+//
+// Products of a DeviceBatch support a bias, an activation and saturation. Scales, a gate, a
+// residual, an output scale and a [DeviceFunc] are ErrUnsupported.
 type DeviceBatch[T dtype.Element] struct {
 	deviceView    // of the first matrix
 	count, stride int

@@ -19,8 +19,9 @@ import (
 // clamped to that.
 //
 // The errors are ErrShape for ends on the host that decrease or exceed m, or that are not as many
-// as the matrices of B, and ErrUnsupported for a transposed A or C on a device, a gated product,
-// scales, a residual and [WithTileFunc].
+// as the matrices of B, and ErrUnsupported for [WithGated], [WithBlockScales] and [WithTileFunc].
+// For matrices on a device, a transposed A or C is ErrUnsupported too, and so are the options that
+// a [DeviceBatch] does not support.
 func WithGroups(ends Operand[int32]) Option {
 	return func(c *config) { give(c, gemm.GroupEnds, ends) }
 }

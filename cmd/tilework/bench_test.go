@@ -157,7 +157,7 @@ func TestBenchBatchErrors(t *testing.T) {
 		{"--device gpu --peers pytorch --peer-path pytorch=/no/python", "no /no/python on the PATH"},
 		{"--device emu:h200,h200", "bench counts on one emulated GPU"},
 		{"--device gpu --groups 0", "all shares are 0"},
-		{"--device gpu --groups 2 --transpose-a", "transposed A"},
+		{"--device gpu --groups 2 --transpose-a", "stored by columns"},
 	} {
 		_, stderr, code := run(t.Context(), append([]string{"bench", "--sizes", "8"}, strings.Fields(test.args)...)...)
 		if code != 2 || !strings.Contains(stderr, test.want) {

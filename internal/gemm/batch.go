@@ -67,7 +67,7 @@ func (p Problem) Grouped(count, stride int) (Problem, error) {
 	case count < 0:
 		return p, fmt.Errorf("%w: %d groups", ErrShape, count)
 	case p.A().Trans:
-		return p, fmt.Errorf("%w: groups of the rows of a transposed A: they do not lie one behind the other", ErrUnsupported)
+		return p, fmt.Errorf("%w: groups of rows of an A that is stored by columns", ErrUnsupported)
 	}
 	if _, err := p.B().Span(count, stride, "B"); err != nil {
 		return p, err

@@ -266,7 +266,7 @@ func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, er
 	case b.Kind == gemm.Strided:
 		return problem.Strided(b.Count, b)
 	case b.Kind == gemm.Grouped && swapped:
-		return problem, fmt.Errorf("%w: groups of the rows of a transposed C: they do not lie one behind the other",
+		return problem, fmt.Errorf("%w: groups of rows of a C that is stored by columns",
 			gemm.ErrUnsupported)
 	case b.Kind == gemm.Grouped:
 		return problem.Grouped(b.Count, b.Stride[gemm.B])
