@@ -103,9 +103,10 @@ func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *ge
 // GPUs, with the bits of one. A missing device is ErrNoDevice; no other device takes its place.
 //
 // "auto" selects the CPU or the first GPU, whichever is estimated to be faster from the host's
-// memory back to it. The estimate is based on measurements, made when first needed in a second or
-// two and kept in the user's cache directory or in TILEWORK_CACHE, unless that is "off". The two
-// sum in different orders: name the device where the bits of a result must not depend on its size.
+// memory back to it. The estimate is based on measurements, made when first needed in a fraction of
+// a second and kept in the user's cache directory or in TILEWORK_CACHE, unless that is "off". The
+// two sum in different orders: name the device where the bits of a result must not depend on its
+// size.
 // With [WithRowInvariance], "auto" selects the first GPU, or the CPU if there is none.
 // [PlanGemm] reports the choice and its reason.
 //

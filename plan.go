@@ -14,7 +14,7 @@ import (
 type Plan struct {
 	M, N, K int
 	In, Out string // element types of A and B, and of C
-	Device  string // "cpu"
+	Device  string // a name for [WithDevice], such as "cpu"
 	Kernel  string // a name for [WithKernel]
 	Threads int    // maximum number of goroutines; 0 on a GPU
 	Detail  string // the kernel's parameters for this shape, in words

@@ -3,7 +3,8 @@
 //
 // Results go to standard output, progress and messages to standard error. The exit code is 0 on
 // success, 1 if a check or another rank failed, 2 for wrong usage, bad input or an output that
-// cannot be written, 3 if the requested device does not exist, and 130 after an interruption.
+// cannot be written, 3 if the requested device does not exist or was lost, and 130 after an
+// interruption.
 package main
 
 import (
