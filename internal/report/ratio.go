@@ -115,15 +115,18 @@ func (x *comparison) mean() float64 {
 func (x *comparison) worst() peerRatio { return slices.MinFunc(x.ratios, bySpeed) }
 func (x *comparison) best() peerRatio  { return slices.MaxFunc(x.ratios, bySpeed) }
 
-// slower returns the number of cases in which the library is faster.
-func (x *comparison) slower() int {
+// slower states in how many cases the library is faster.
+func (x *comparison) slower() string {
 	n := 0
 	for _, d := range x.ratios {
 		if d.Speed < 1 {
 			n++
 		}
 	}
-	return n
+	if n == 0 {
+		return fmt.Sprintf("slower in none of %d", len(x.ratios))
+	}
+	return fmt.Sprintf("slower in %d of %d", n, len(x.ratios))
 }
 
 func bySpeed(a, b peerRatio) int { return cmp.Compare(a.Speed, b.Speed) }
@@ -134,8 +137,13 @@ func (x *comparison) scope() string {
 		return "at " + shape(x.worst().Record)
 	}
 	worst, best := x.worst(), x.best()
-	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", phrase.Count(len(x.ratios), "case"),
-		worst.text(), shape(worst.Record), best.text(), shape(best.Record))
+	low, high := "at "+shape(worst.Record), "at "+shape(best.Record)
+	if low == high { // the names of the cases tell them apart
+		low = "(" + x.cases[slices.Index(x.ratios, worst)] + ")"
+		high = "(" + x.cases[slices.Index(x.ratios, best)] + ")"
+	}
+	return fmt.Sprintf("in the geometric mean of %s, from %s %s to %s %s", phrase.Count(len(x.ratios), "case"),
+		worst.text(), low, best.text(), high)
 }
 
 // nearest returns the ratio of a row to the fastest peer in the nearest arithmetic.
@@ -327,13 +335,12 @@ func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []c
 		if len(facets(drawn)) > 1 {
 			name = x.facet[strings.Index(x.facet, ", ")+2:] + " "
 		}
-		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (slower in %d of %d)", name, times(x.mean()), s.peerName(x),
-			x.slower(), len(x.ratios)))
+		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (%s)", name, times(x.mean()), s.peerName(x), x.slower()))
 	}
 	c.Answer = "Geometric means of our fastest kernel: " + strings.Join(parts, "; ") + "."
 	if x := &drawn[0]; len(drawn) == 1 {
-		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is slower in %d of %d.",
-			times(x.mean()), s.peerName(x), x.scope(), x.slower(), len(x.ratios))
+		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is %s.", times(x.mean()),
+			s.peerName(x), x.scope(), x.slower())
 	}
 	c.Notes = append(c.Notes, bench.RatioNote)
 	if uncertain > 0 {

@@ -28,7 +28,7 @@ type Source struct {
 type Report struct {
 	Title    string
 	Tiles    []Tile
-	Lead     *Section // the most important question, with one chart
+	Lead     *Section // the most important question, with one chart if there are Sections
 	Sections []*Section
 	Missing  []string // why some questions have no answer
 	Notes    []string // the records that were ignored, and why
@@ -97,8 +97,13 @@ func New(sources []Source) (*Report, error) {
 	return r, nil
 }
 
-// takeLead moves the first chart of the most important section to the top of the page.
+// takeLead moves the first chart of the most important section to the top of the page. A section
+// without others moves there whole, so that its question is not repeated.
 func (r *Report) takeLead() {
+	if len(r.Sections) == 1 {
+		r.Lead, r.Sections = r.Sections[0], nil
+		return
+	}
 	for _, id := range leads {
 		i := slices.IndexFunc(r.Sections, func(s *Section) bool { return s.ID == id })
 		if i < 0 {

@@ -143,5 +143,14 @@ func roofAnswer(rungs []rung, memory float64) string {
 			limited++
 		}
 	}
-	return fmt.Sprintf("%s; memory limits %d of the %d points, arithmetic the others.", text, limited, len(rungs))
+	rest := "arithmetic the others"
+	switch len(rungs) - limited {
+	case len(rungs):
+		return text + "; memory limits none of the points."
+	case 0:
+		return text + "; memory limits all points."
+	case 1:
+		rest = "arithmetic the other one"
+	}
+	return fmt.Sprintf("%s; memory limits %d of the %d points, %s.", text, limited, len(rungs), rest)
 }

@@ -97,7 +97,12 @@ func TestPeersOnMoreGPUs(t *testing.T) {
 	if len(r.Notes) != 0 {
 		t.Errorf("got notes %q", r.Notes)
 	}
-	rows := r.chart(t, "ratio-gpu-float32").Drawing.(*Rows).Rows
+	c := r.chart(t, "ratio-gpu-float32")
+	if want := "from 2.00×? (8192³, 2 GPUs) to 4.00×? (8192³, 4 GPUs), and is slower in none of 2."; !strings.HasSuffix(
+		c.Answer, want) {
+		t.Errorf("got answer %q, want it to end with %q", c.Answer, want)
+	}
+	rows := c.Drawing.(*Rows).Rows
 	if len(rows) != 2 || rows[0].Name != "8192³, 2 GPUs" || rows[1].Name != "8192³, 4 GPUs" {
 		t.Errorf("got rows %+v, want the ratios of 2 and of 4 GPUs", rows)
 	}
@@ -420,6 +425,23 @@ func TestUncrossed(t *testing.T) {
 		}
 		if names != 2 {
 			t.Errorf("%T: got %d names, want 2", d, names)
+		}
+	}
+}
+
+// TestRoofAnswer checks the number of points that memory limits in the sentence of a roofline.
+func TestRoofAnswer(t *testing.T) {
+	at := func(x float64) rung {
+		return rung{row: row{Record: &bench.Record{Subject: "naive", M: 8, N: 8, K: 8, GFLOPS: 50, Peak: 100}}, x: x}
+	}
+	for want, rungs := range map[string][]rung{
+		"memory limits none of the points.":                          {at(20), at(20)},
+		"memory limits all points.":                                  {at(1), at(1)},
+		"memory limits 1 of the 2 points, arithmetic the other one.": {at(1), at(20)},
+		"memory limits 1 of the 3 points, arithmetic the others.":    {at(1), at(20), at(20)},
+	} {
+		if got := roofAnswer(rungs, 10); !strings.HasSuffix(got, "; "+want) {
+			t.Errorf("got %q, want it to end with %q", got, want)
 		}
 	}
 }
