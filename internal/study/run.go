@@ -74,7 +74,7 @@ var plain = map[check.Checker]string{
 		"decides the result.",
 	check.Barrier:  "Some threads of the block wait at a barrier that the others do not reach.",
 	check.Bounds:   "A thread uses memory outside of the matrix.",
-	check.Uninit:   "A thread uses a value that nobody has written. It holds whatever was there before.",
+	check.Uninit:   "A thread uses a value that no thread has written. It holds the bits that happened to be there.",
 	check.Banks:    "Threads of a warp want different words of the same bank. The bank serves them one after the other.",
 	check.Coalesce: "The threads of a warp use memory in many places. Each place moves a whole sector of 32 bytes.",
 }

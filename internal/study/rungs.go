@@ -89,7 +89,7 @@ var rungs = func() []Rung {
 		Idea: []string{
 			"Each thread computes one element of C: it walks along a row of A and down a column of B.",
 			"For every multiply-add it loads two numbers from global memory, so 8 bytes buy 2 operations.",
-			"Neighbouring threads read the same rows and columns again and again, and nobody shares.",
+			"Neighbouring threads read the same rows and columns again and again, and share nothing.",
 		},
 		Limit: "The two loads of a multiply-add take three cycles of the pipe that serves loads. The SM could start " +
 			"twelve multiply-adds meanwhile: 5.4 of 66.9 TFLOP/s on an H200, although memory is used to 7 % only.",
@@ -105,8 +105,8 @@ var rungs = func() []Rung {
 		{2, Sizes{4, 4, 4}, "Tiles of 2×2, to follow by hand", []string{
 			"A block of four threads loads a 2×2 tile of A and one of B into shared memory, waits, and multiplies from there.",
 			"Each loaded number serves two threads, which halves the traffic.",
-			"Two barriers per phase keep the threads together: nobody reads before all have stored, nobody overwrites before " +
-				"all have read.",
+			"Two barriers per phase keep the threads together: no thread reads before all have stored, and none overwrites " +
+				"before all have read.",
 		}, "A warp executes 32 threads, and this block has four: seven eighths of each instruction are unused."},
 		{8, Sizes{16, 16, 16}, "Tiles of 8×8", []string{
 			"With 8×8 tiles each loaded number serves eight threads.",
@@ -163,7 +163,7 @@ var rungs = func() []Rung {
 		Idea: []string{
 			"Four warps issue one asynchronous instruction that reads its operand straight from shared memory.",
 			"A producer thread fills a ring of stages with TMA, and mbarriers tell the consumers when a stage is full.",
-			"Nobody waits at a block barrier in the main loop: loading and multiplying overlap all the time.",
+			"No thread waits at a block barrier in the main loop: loading and multiplying overlap all the time.",
 		},
 		Limit: "The tensor cores are busy for 91 % of the cycles, and the power limit of an H200 lowers its clock from " +
 			"1.98 to 1.65 GHz.",

@@ -17,7 +17,8 @@ function threads(finding, dim) {
 	for (let i = 0; i < dim[0] * dim[1]; i++) cells.push(rect(i, 0, "thread"));
 	places.filter(same).forEach((p, i) => cells.push(rect(p.thread.X + dim[0] * p.thread.Y, 1, i ? "thread other" : "thread at")));
 	const name = p => `thread (${p.thread.X},${p.thread.Y})`;
-	const words = places.map((p, i) => h("span", { class: "key " + (i ? "other" : "at") }, `${name(p)}: ${p.opcode}`));
+	const where = p => same(p) ? "" : ` of block (${p.block.X},${p.block.Y})`;
+	const words = places.map((p, i) => h("span", { class: "key " + (i ? "other" : "at") }, `${name(p)}${where(p)}: ${p.opcode}`));
 	return h("figure", { class: "threads" },
 		h("svg", { viewBox: `-2 -2 ${cols * cell + 2} ${rows * cell + 2}`, role: "img", "aria-label": `The block, with ${places.map(name).join(" and ")}` }, cells),
 		h("figcaption", {}, `Block (${finding.at.block.X},${finding.at.block.Y})`, words));

@@ -91,8 +91,8 @@ export class Banks {
 	constructor() {
 		const name = (y, text) => h("text", { x: 0, y, class: "s" }, text);
 		this.lines = h("g", {});
-		this.svg = h("svg", { viewBox: "0 0 328 82", class: "wires", role: "img", "aria-label": "The lanes of the warp and the 32 banks of shared memory" },
-			name(8, "lanes of the warp"), name(80, "banks"),
+		this.svg = h("svg", { viewBox: "0 -2 328 88", class: "wires", role: "img", "aria-label": "The lanes of the warp and the 32 banks of shared memory" },
+			name(8, "lanes of the warp"), name(81, "banks"),
 			h("g", { transform: "translate(4 14) scale(10)" }, h("path", { class: "base", d: path(Array(banks).keys(), banks, 0.1) })),
 			h("g", { transform: "translate(4 58) scale(10)" }, h("path", { class: "base", d: path(Array(banks).keys(), banks, 0.1) })),
 			this.lines);

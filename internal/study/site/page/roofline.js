@@ -24,8 +24,8 @@ export function roofline(roof, points, gpu) {
 	}
 	const marks = points.map(p => {
 		const [x, y] = [px(p.x), py(attain(p.x))];
-		const end = x > width - (p.below ? 80 : 150);
 		const flat = attain(p.x) === roof.peak;
+		const end = x > width - (p.below || flat ? 90 : 150);
 		const under = p.below ? 30 : end && !flat ? -12 : 20; // the free side of the line
 		return h("g", { class: p.below ? "point below" : "point" },
 			h("line", { x1: x, x2: x, y1: y, y2: height - bottom, class: "drop" }),
@@ -41,6 +41,6 @@ export function roofline(roof, points, gpu) {
 				d: `M${px(2 ** from)} ${py(attain(2 ** from))}L${px(roof.ridge)} ${py(roof.peak)}H${width - right}`, class: "roof",
 			}),
 			text(width - right, py(roof.peak) - 8, `${si(roof.peak)}FLOP/s, ${roof.rate}`, "e s halo"),
-			text(width - right, height - 6, "operations per byte", "e s"), text(left - 44, top + 2, "FLOP/s", "s"), marks),
+			text(width - right, height - 6, "operations per byte", "e s"), text(left - 44, top - 4, "FLOP/s", "s"), marks),
 		h("figcaption", {}, label));
 }
