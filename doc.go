@@ -55,8 +55,8 @@
 //
 // # Several processes
 //
-// Package tilework/ranks joins processes, on one or several hosts, to a group for programs that
-// divide their products.
+// Package tilework/ranks joins processes, on one or several hosts, to a group. [OpenRanks] opens a
+// device whose matrices the processes of a group divide among them.
 //
 // # Epilogue
 //
