@@ -3,6 +3,7 @@ package tilework
 import (
 	"context"
 	"fmt"
+	"unsafe"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -19,6 +20,9 @@ import (
 // ErrUnsupported for a packed matrix, and those of Upload and Download.
 func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
 	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := checkDeviceCopy(dst, src); err != nil {
 		return err
 	}
 	if on, ok := src.(DeviceBatch[T]); ok {
@@ -60,6 +64,33 @@ func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
 		src, dst)
 }
 
+// checkDeviceCopy refuses a copy in which a matrix of dst on a device shares memory with any other
+// matrix. A copy through the host's memory would give a result, but one that depends on its order.
+func checkDeviceCopy[T dtype.Element](dst, src Operand[T]) error {
+	switch dst := dst.(type) {
+	case DeviceMatrix[T]:
+		if src, ok := src.(DeviceMatrix[T]); ok && dst.overlaps(src.deviceView) {
+			return fmt.Errorf("%w: a copy between matrices that share memory", ErrOverlap)
+		}
+	case DeviceBatch[T]:
+		all := dst.regions(true)
+		if src, ok := src.(DeviceBatch[T]); ok && src.memory == dst.memory {
+			all = append(all, src.regions(false)...)
+		}
+		return checkRegions(all)
+	}
+	return nil
+}
+
+// checkRegions returns ErrOverlap if a matrix of a copy between batches, whose index is its ID,
+// shares memory with another one.
+func checkRegions(all []gemm.Region) error {
+	if i, j, found := gemm.FindOverlap(all); found {
+		return fmt.Errorf("%w: a copy between batches in which matrix %d shares memory with matrix %d", ErrOverlap, i, j)
+	}
+	return nil
+}
+
 func copyMatrix[T dtype.Element](dst, src Matrix[T]) error {
 	if err := checkCopy(dst, src); err != nil {
 		return err
@@ -90,11 +121,11 @@ func copyBatch[T dtype.Element](dst, src Batch[T]) error {
 		if err := checkCopy(dst[i], src[i]); err != nil {
 			return fmt.Errorf("matrix %d of the batch: %w", i, err)
 		}
-		all = append(all, gemm.Region{ID: i, Layout: dst[i].layout, Memory: dst[i].bytes(), Written: true},
-			gemm.Region{ID: i, Layout: src[i].layout, Memory: src[i].bytes()})
+		all = append(all, gemm.Region{ID: i, Layout: dst[i].layout, Memory: unsafe.SliceData(dst[i].bytes()), Written: true},
+			gemm.Region{ID: i, Layout: src[i].layout, Memory: unsafe.SliceData(src[i].bytes())})
 	}
-	if i, j, found := gemm.FindOverlap(all); found {
-		return fmt.Errorf("%w: a copy between batches in which matrix %d shares memory with matrix %d", ErrOverlap, i, j)
+	if err := checkRegions(all); err != nil {
+		return err
 	}
 	for i := range dst {
 		dst[i].set(src[i])

@@ -3,10 +3,12 @@ package tilework
 import (
 	"context"
 	"fmt"
+	"unsafe"
 
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/host"
 	"tilework/internal/resident"
 )
 
@@ -101,6 +103,13 @@ func (b DeviceBatch[T]) Download(ctx context.Context) (Batch[T], error) {
 	if err := firstErr(checkContext(ctx), b.check("the batch")); err != nil {
 		return nil, err
 	}
+	bytes, err := area(b.count, int(unsafe.Sizeof(Matrix[T]{})))
+	if err == nil {
+		err = host.CheckMemory(bytes, fmt.Sprintf("a list of %d matrices", b.count))
+	}
+	if err != nil {
+		return nil, err
+	}
 	all := make(Batch[T], b.count)
 	for i, n := range b.stacks() {
 		stack, err := b.stack(i, n).Download(ctx)
@@ -158,6 +167,23 @@ func (b DeviceBatch[T]) uploadFrom(ctx context.Context, from Batch[T]) error {
 		}
 	}
 	return nil
+}
+
+// regions returns the memory of the matrices, with their indices as IDs. Of matrices that are all
+// at one place it returns two.
+func (b DeviceBatch[T]) regions(written bool) []gemm.Region {
+	n := b.count
+	switch {
+	case b.err != nil || b.layout.Len() == 0:
+		n = 0
+	case b.stride == 0:
+		n = min(n, 2)
+	}
+	all := make([]gemm.Region, n)
+	for i := range all {
+		all[i] = gemm.Region{ID: i, Layout: b.layout, Offset: b.Matrix(i).offset, Written: written}
+	}
+	return all
 }
 
 // minCopy is the size in bytes from which matrices are copied one by one.

@@ -67,6 +67,12 @@ func (v deviceView) device() *Device {
 	return nil
 }
 
+// overlaps reports whether two matrices on devices have an element in common.
+func (v deviceView) overlaps(w deviceView) bool {
+	return v.memory == w.memory && v.team == w.team &&
+		gemm.OverlapAt(v.layout, uintptr(v.offset), w.layout, uintptr(w.offset))
+}
+
 // by returns the way in which the matrix is divided.
 func (v deviceView) by() split.By {
 	if v.team != nil {

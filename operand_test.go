@@ -3,10 +3,12 @@ package tilework
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"tilework/dtype"
 )
@@ -180,6 +182,44 @@ func TestCopy(t *testing.T) {
 	} {
 		if !errors.Is(test.err, test.want) {
 			t.Errorf("%s: %v, want %v", name, test.err, test.want)
+		}
+	}
+}
+
+// TestCopyOverlap checks that Copy refuses matrices on a device that share memory, although it
+// copies them through the host's memory.
+func TestCopyOverlap(t *testing.T) {
+	ctx, d := t.Context(), on(t, "emu")
+	square, none := upload(t, d, New[float32](4, 4)), upload(t, d, New[float32](0, 4))
+	top, left, right := square.Sub(0, 0, 2, 4), square.Sub(0, 0, 2, 2), square.Sub(0, 2, 2, 2)
+	two := Batch[float32]{New[float32](2, 4), New[float32](2, 4)}
+	for name, test := range map[string]struct{ err, want error }{
+		"parts":                     {Copy(ctx, square.Sub(0, 0, 3, 3), square.Sub(1, 1, 3, 3)), ErrOverlap},
+		"a transpose":               {Copy(ctx, square, square.T()), ErrOverlap},
+		"matrices at one place":     {Copy(ctx, top.Batch(2, 0), two), ErrOverlap},
+		"matrices half apart":       {Copy(ctx, top.Batch(2, 4), two), ErrOverlap},
+		"a batch and its source":    {Copy(ctx, top.Batch(2, 8), top.Batch(2, 4)), ErrOverlap},
+		"parts side by side":        {Copy(ctx, left, right), nil},
+		"batches side by side":      {Copy(ctx, left.Batch(2, 8), right.Batch(2, 8)), nil},
+		"a source at one place":     {Copy(ctx, two, top.Batch(2, 0)), nil},
+		"matrices without elements": {Copy(ctx, none.Batch(2, 0), none.Batch(2, 0)), nil},
+	} {
+		if !errors.Is(test.err, test.want) {
+			t.Errorf("%s: %v, want %v", name, test.err, test.want)
+		}
+	}
+}
+
+// TestDownloadOfHugeBatch checks that a download of more matrices than the host's memory can list
+// is an error. A batch of one matrix, many times, takes no memory on a device.
+func TestDownloadOfHugeBatch(t *testing.T) {
+	m := upload(t, on(t, "emu"), New[float32](1, 1))
+	for count, want := range map[int]error{
+		math.MaxInt / int(unsafe.Sizeof(New[float32](0, 0))): ErrOutOfMemory,
+		math.MaxInt: ErrShape,
+	} {
+		if _, err := m.Batch(count, 0).Download(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%d matrices: %v, want %v", count, err, want)
 		}
 	}
 }

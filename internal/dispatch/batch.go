@@ -130,7 +130,7 @@ func checkBatch(batch []Product) error {
 		for o := range gemm.Operands {
 			if p.Problem.Uses(o) {
 				all = append(all, gemm.Region{ID: i*int(gemm.Operands) + int(o), Layout: p.Problem.Layout(o),
-					Memory: p.Buffers[o], Written: o == gemm.C})
+					Memory: unsafe.SliceData(p.Buffers[o]), Written: o == gemm.C})
 			}
 		}
 	}

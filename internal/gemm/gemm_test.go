@@ -82,10 +82,10 @@ func TestFindOverlap(t *testing.T) {
 		for i := range all {
 			l := Layout{Type: dtype.I8, Rows: rng.IntN(4), Cols: rng.IntN(6)}
 			l.LD = max(l.Cols, 1) + rng.IntN(20)
-			all[i] = Region{ID: i, Layout: l, Memory: memory[rng.IntN(len(memory)-l.Len()):], Written: rng.IntN(2) == 0}
+			all[i] = Region{ID: i, Layout: l, Memory: &memory[rng.IntN(len(memory)-l.Len())], Written: rng.IntN(2) == 0}
 		}
 		isOverlap := func(a, b Region) bool {
-			return (a.Written || b.Written) && Overlap(a.Layout, a.Memory, b.Layout, b.Memory)
+			return (a.Written || b.Written) && OverlapAt(a.Layout, a.address(), b.Layout, b.address())
 		}
 		want := false
 		for i, a := range all {

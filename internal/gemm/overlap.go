@@ -36,13 +36,17 @@ func OverlapAt(l Layout, la uintptr, r Layout, ra uintptr) bool {
 }
 
 // Region is a matrix in memory that a computation reads or, if Written is set, writes. ID
-// identifies it for the caller.
+// identifies it for the caller. The matrix starts Offset bytes after Memory, which is nil for
+// matrices in one block of device memory.
 type Region struct {
 	ID      int
 	Layout  Layout
-	Memory  []byte
+	Memory  *byte
+	Offset  int
 	Written bool
 }
+
+func (r *Region) address() uintptr { return uintptr(unsafe.Pointer(r.Memory)) + uintptr(r.Offset) }
 
 // FindOverlap returns the IDs of two regions that overlap, if at least one of them is written.
 // found is false if there are none. FindOverlap reorders all.
@@ -51,7 +55,7 @@ type Region struct {
 // whose range of addresses meets its own.
 func FindOverlap(all []Region) (first, second int, found bool) {
 	all = slices.DeleteFunc(all, func(r Region) bool { return r.Layout.span() == 0 })
-	slices.SortFunc(all, func(a, b Region) int { return cmp.Compare(address(a.Memory), address(b.Memory)) })
+	slices.SortFunc(all, func(a, b Region) int { return cmp.Compare(a.address(), b.address()) })
 	var read, written []*Region // those before r that r or a later region may overlap
 	for i := range all {
 		r := &all[i]
@@ -74,12 +78,12 @@ func FindOverlap(all []Region) (first, second int, found bool) {
 // overlaps returns one of the regions before r that overlaps it, or nil. It removes those that end
 // before r begins.
 func (r *Region) overlaps(before *[]*Region) *Region {
-	start := address(r.Memory)
+	start := r.address()
 	*before = slices.DeleteFunc(*before, func(b *Region) bool {
-		return rowsOf(b.Layout, address(b.Memory)).end() <= start
+		return rowsOf(b.Layout, b.address()).end() <= start
 	})
 	for _, b := range *before {
-		if Overlap(b.Layout, b.Memory, r.Layout, r.Memory) {
+		if OverlapAt(b.Layout, b.address(), r.Layout, start) {
 			return b
 		}
 	}
