@@ -134,7 +134,7 @@ func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) erro
 	case l.Type != want.Type:
 		return fmt.Errorf("%w: %s of %v for a product of %v as %v, want %v", ErrUnsupported, o.Phrase(), l.Type, p.In(),
 			p.Out(), want.Type)
-	case l.Rows != 1 && l.Len() > 0:
+	case l.Rows != 1 && want.Cols > 0:
 		return fmt.Errorf("%w: %s stored as %d rows of %d, want one row of %d", ErrShape, o.Phrase(), l.Rows, l.Cols,
 			want.Cols)
 	case l.Cols != want.Cols || l.Cols == 0 && o == gemm.FunctionData:

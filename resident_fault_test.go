@@ -27,7 +27,7 @@ func TestResidentErrors(t *testing.T) {
 	a, b, c := upload(t, d, New[float64](3, 4)), upload(t, d, New[float64](4, 5)), upload(t, d, New[float64](3, 5))
 	far, twice := upload(t, other, New[float64](4, 5)), upload(t, again, New[float64](4, 5))
 	both := upload(t, d, New[float64](8, 8))
-	short := upload(t, d, New[float64](1, 3))
+	short, none05 := upload(t, d, New[float64](1, 3)), upload(t, d, New[float64](0, 5))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	var none DeviceMatrix[float64]
@@ -67,6 +67,10 @@ func TestResidentErrors(t *testing.T) {
 			"the bias of length 3 for a result of 3×5, want 5"},
 		{"bias in a column", gemm(a, b, c, WithColBias(both.Sub(0, 0, 5, 1))), ErrShape,
 			"the bias stored as 5 rows of 1, want one row of 5"},
+		{"bias without a row", gemm(a, b, c, WithColBias(none05)), ErrShape,
+			"the bias stored as 0 rows of 5, want one row of 5"},
+		{"bias without a row, on the host", gemm(a, b, c, WithColBias(New[float64](0, 5))), ErrShape, "0 rows of 5"},
+		{"scale without a row", gemm(a, b, c, WithColScale(none05)), ErrShape, "0 rows of 5"},
 		{"zero bias", gemm(a, b, c, WithColBias(none)), ErrNoDevice, "the bias on no device"},
 		{"bias of another type", gemm(a, b, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported,
 			"the bias of float32"},
