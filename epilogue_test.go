@@ -2,7 +2,9 @@ package tilework
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"tilework/dtype"
@@ -329,5 +331,9 @@ func TestGated(t *testing.T) {
 		if !errors.Is(x.err, x.want) {
 			t.Errorf("%s: %v, want %v", name, x.err, x.want)
 		}
+	}
+	err = Gemm(ctx, 1, a, gate, 0, New[dtype.BFloat16](n, m).T(), WithGated(up))
+	if got := fmt.Sprint(err); !strings.HasSuffix(got, "a gated product with a transposed C") {
+		t.Errorf("C stored by columns: %s, want an error about C alone", got)
 	}
 }

@@ -243,9 +243,11 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	if err := p.checkEpilogue(); err != nil {
 		return false, err
 	}
-	if p.Epilogue.Gated && (p.C().Trans || p.Beta != 0) {
-		return false, fmt.Errorf("%w: a gated product with a transposed C, or with a beta of %v", ErrUnsupported,
-			real(p.Beta))
+	switch {
+	case p.Epilogue.Gated && p.C().Trans:
+		return false, fmt.Errorf("%w: a gated product with a transposed C", ErrUnsupported)
+	case p.Epilogue.Gated && p.Beta != 0:
+		return false, fmt.Errorf("%w: a gated product with a beta of %v, want 0", ErrUnsupported, real(p.Beta))
 	}
 	if swapped = p.C().Trans; swapped {
 		p.Layouts[A], p.Layouts[B], p.Layouts[C] = p.B().T(), p.A().T(), p.C().T()
