@@ -103,6 +103,38 @@ func TestWidth(t *testing.T) {
 	}
 }
 
+// TestLongWords checks that a wrapped column is as wide as its longest word, however narrow the
+// table.
+func TestLongWords(t *testing.T) {
+	word := strings.Repeat("x", minWidth+6)
+	columns := []Column{{Title: "a", Wrap: true}, {Title: "b"}}
+	got := write(t, 10, columns, [][]string{{"to " + word + " and on", "y"}})
+	pad := strings.Repeat(" ", len(word))
+	if want := "a" + pad[1:] + "  b\nto" + pad[2:] + "  y\n" + word + "\nand on\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDroppedTitles checks that the text of a dropped column is named only if several rows have it.
+func TestDroppedTitles(t *testing.T) {
+	columns := []Column{{Title: "a"}, {Title: "bb", Drop: 1}, {Title: "cc", Drop: 2}}
+	const note = "Not shown (--wide shows all columns): "
+	for _, c := range []struct {
+		rows [][]string
+		want string
+	}{
+		{nil, "cc, bb"},
+		{[][]string{{"x", "y", "z"}}, "cc, bb"},
+		{[][]string{{"x", "y", "z"}, {"x", "y", ""}}, "bb y, cc"},
+		{[][]string{{"x", "y", ""}, {"x", "y", ""}}, "cc, bb y"},
+	} {
+		got := write(t, 1, columns, c.rows)
+		if got = strings.Join(strings.Fields(got[strings.Index(got, "Not"):]), " "); got != note+c.want {
+			t.Errorf("%q: %q, want %q", c.rows, got, note+c.want)
+		}
+	}
+}
+
 func TestFold(t *testing.T) {
 	for _, c := range []struct {
 		text  string
