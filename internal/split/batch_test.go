@@ -233,6 +233,14 @@ func TestGroups(t *testing.T) {
 						if got, want := s.Panels[j].Held[gemm.B].Len(), groups*k*(columns.Len()+Align-1); got > want {
 							t.Errorf("%d members, %+v: member %d holds %d elements for %v, want at most %d", members, c, i, got, columns,
 								want)
+						} else if got > 0 && got < groups*k*columns.Len() {
+							t.Errorf("%d members, %+v: member %d holds %d elements for %v, want room for all groups", members, c, i, got,
+								columns)
+						}
+						for _, x := range s.Panels[j].Gather {
+							if x.Operand == gemm.B && !s.Panels[j].Held[gemm.B].Contains(x.At) {
+								t.Errorf("%d members, %+v: member %d copies to %v, but holds %v", members, c, i, x.At, s.Panels[j].Held[gemm.B])
+							}
 						}
 					}
 				}
