@@ -42,6 +42,9 @@ func TestBytes(t *testing.T) {
 		if got := e.PeerBytes + e.NetworkBytes; math.Abs(got-want) > 1e-9*want {
 			t.Errorf("%d hosts of %d GPUs: a GPU receives %.0f bytes, want %.0f", c.Hosts, c.GPUs, got, want)
 		}
+		if want := a/rows + b/cols + 2*float64(p.M)*float64(p.N)/n; math.Abs(e.Memory-want) > 1e-9*want {
+			t.Errorf("%d hosts of %d GPUs: a GPU needs %.0f bytes of memory, want %.0f", c.Hosts, c.GPUs, e.Memory, want)
+		}
 		if e.Grid.Rows*e.Grid.Cols != c.Size() || e.Host.Rows*e.Host.Cols != c.GPUs {
 			t.Errorf("%d hosts of %d GPUs: grids %v and %v", c.Hosts, c.GPUs, e.Grid, e.Host)
 		}
@@ -148,5 +151,11 @@ func TestSmallest(t *testing.T) {
 func TestTooFewRows(t *testing.T) {
 	if _, err := Predict(Product{dtype.F32, 2, 3, 1024}, cluster(t, 1, 8)); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("error %v, want ErrUnsupported", err)
+	}
+}
+
+func TestNoProduct(t *testing.T) {
+	if _, err := Predict(Product{dtype.I32, 1024, 1024, 1024}, cluster(t, 1, 2)); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("int32: error %v, want ErrUnsupported", err)
 	}
 }
