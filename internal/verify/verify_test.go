@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -165,6 +166,57 @@ func TestNoFalseAlarm(t *testing.T) {
 			name, worst, coarse)
 	}
 	t.Logf("%d products, no alarm", products)
+}
+
+// TestTiny checks correct products of elements so small that results or the squares of norms
+// underflow.
+func TestTiny(t *testing.T) {
+	rng := testrand.New(t)
+	for _, ty := range reftest.AllTypes() {
+		if ty.In.Info().Integer {
+			continue
+		}
+		_, out := math.Frexp(ty.Out.Info().Tiny)
+		_, in := math.Frexp(ty.In.Info().Tiny)
+		for range 20 {
+			scale := math.Ldexp(1, max(out/(2+rng.IntN(2))+rng.IntN(4), in+2))
+			p, buf := reftest.Problem(t, rng, ty, 1+rng.IntN(9), 1+rng.IntN(90), 1+rng.IntN(9), 1, float64(rng.IntN(2)),
+				gemm.Epilogue{}, func() float64 { return scale * rng.NormFloat64() })
+			if _, err := verifier(t, p, buf, rng.Uint64()).Check(t.Context(), reftest.Product(p, buf, p.K)); err != nil {
+				t.Fatalf("%v, elements of about %.3g: %v", p, scale, err)
+			}
+		}
+	}
+}
+
+// TestDraw checks that the elements of long vectors are ±1, and that neither whole words of signs
+// nor vectors repeat. Each place in a word has both signs.
+func TestDraw(t *testing.T) {
+	const size = 64 * 50
+	seen, negative := map[uint64]bool{}, [64]int{}
+	for _, x := range draw[float64](1, size).rows() {
+		for from := 0; from < size; from += 64 {
+			signs := uint64(0)
+			for j, v := range x[from : from+64] {
+				if math.Abs(v) != 1 {
+					t.Fatalf("element %d is %v, want ±1", from+j, v)
+				}
+				if v < 0 {
+					signs |= 1 << j
+					negative[j]++
+				}
+			}
+			if n := bits.OnesCount64(signs); n < 8 || n > 56 || seen[signs] {
+				t.Fatalf("elements %d to %d have %d negative signs, repeated: %v", from, from+63, n, seen[signs])
+			}
+			seen[signs] = true
+		}
+	}
+	for j, n := range negative {
+		if n < 50 || n > 150 {
+			t.Errorf("%d of 200 elements at %d modulo 64 are negative", n, j)
+		}
+	}
 }
 
 // TestFindsChanges changes one element by more than its row's threshold plus the residual of the
