@@ -27,6 +27,11 @@ func TestArray(t *testing.T) {
 			t.Errorf("read %+v, %v, want %+v", got, err, want)
 		}
 	}
+	for shape := "1, "; len(shape) < 150; shape += "1, " {
+		if n := len(npyStart("<u2", shape)); n%64 != 0 {
+			t.Errorf("elements of shape (%s) start at byte %d, want a multiple of 64", shape, n)
+		}
+	}
 	for _, c := range []struct {
 		text string
 		says string

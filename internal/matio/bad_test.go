@@ -500,6 +500,8 @@ func TestNoFile(t *testing.T) {
 	if !errors.Is(err, syscall.EISDIR) || !strings.Contains(err.Error(), "folder.npy: is a directory") {
 		t.Errorf("reading a folder: got error %v", err)
 	}
+	_, err = Read(t.Context(), folder, ReadOptions{})
+	checkError(t, err, syscall.EISDIR, filepath.Base(folder), "is a directory")
 	// A name with a newline is quoted.
 	_, err = Read(t.Context(), "new\nline.txt", ReadOptions{})
 	checkError(t, err, gemm.ErrUnsupported, `"new\nline.txt"`, "")

@@ -53,6 +53,7 @@ func TestVariants(t *testing.T) {
 		{"semicolons", ".csv", "1; 2 ;3\n4;5;6\n", 2, 3, []float64{1, 2, 3, 4, 5, 6}},
 		{"blanks between numbers, as numpy.savetxt writes them", ".csv", "\n 1.0e+00  2 3 \r\n\n4 5 6  \n", 2, 3,
 			[]float64{1, 2, 3, 4, 5, 6}},
+		{"a blank between two numbers", ".csv", "1 2\n3 4\n", 2, 2, []float64{1, 2, 3, 4}},
 		{"a column", ".csv", "1\n2 \n 3", 3, 1, []float64{1, 2, 3}},
 		{"blank lines of tabs", ".csv", "\t\n1,2\n\t\t\n3,4\n", 2, 2, []float64{1, 2, 3, 4}},
 		{"one number", ".csv", "5", 1, 1, []float64{5}},

@@ -52,12 +52,15 @@ func TestReadEnds(t *testing.T) {
 		if err := Write(t.Context(), spec, l, data, replace); err != nil {
 			t.Fatal(err)
 		}
-		ends := 0
+		ends, missed := 0, 0
 		testkit.CancelEverywhere(20, func(ctx *testkit.CountdownContext) {
 			ends++
 			m, err := Read(ctx, spec, ReadOptions{})
 			switch {
 			case err == nil:
+				if ctx.Ended() {
+					missed++
+				}
 				checkMatrix(t, m, l.Type, l.Rows, l.Cols,
 					func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) })
 			case !ctx.Ended() || !errors.Is(err, context.Canceled):
@@ -66,6 +69,9 @@ func TestReadEnds(t *testing.T) {
 		})
 		if ends < 2 {
 			t.Errorf("%s: Read did not check the context", f.Ext)
+		}
+		if missed > 1 { // the check after the last block
+			t.Errorf("%s: Read continued after %d of %d checks that ended the context", f.Ext, missed, ends)
 		}
 	}
 }
