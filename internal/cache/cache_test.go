@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +48,9 @@ func TestPutGet(t *testing.T) {
 	}
 	if err := c.Put("long", strings.Repeat("x", maxEntry)); err == nil {
 		t.Error("Put accepted an entry that is too long")
+	}
+	if err := c.Put("unordered", math.NaN()); err == nil || c.Get("unordered", new(float64)) {
+		t.Errorf("Put of a value without JSON: %v", err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, version, "new-*")); len(files) > 0 {
 		t.Errorf("temporary files: %v", files)
@@ -112,6 +116,12 @@ func TestUnwritable(t *testing.T) {
 	c := At(file) // not a directory
 	if err := c.Put("a", value); err == nil || c.Get("a", &got) {
 		t.Errorf("a file as the directory: %v", err)
+	}
+	locked := At(file)
+	if unlock, err := locked.Lock(t.Context(), nil); err != nil || len(locked.Problems()) != 1 {
+		t.Errorf("Lock: %v, problems %q", err, locked.Problems())
+	} else {
+		unlock()
 	}
 	ran := 0
 	c.Exclusive(func() { ran++ })
