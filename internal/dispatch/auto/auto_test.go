@@ -158,6 +158,75 @@ func TestCrossover(t *testing.T) {
 	}
 }
 
+// TestFailedTrial checks that a measurement that fails is not used by the next call.
+func TestFailedTrial(t *testing.T) {
+	large := *testkit.Product(t, dtype.F32, dtype.F32, 1000, 1000, 1000)
+	failure := errors.New("failure")
+	for name, m := range map[string]*fakeMachine{"CPU": {tryCPU: failure}, "GPU": {tryGPU: failure}} {
+		m.flops, m.gpu, m.start, m.memory = 1e11, newMachine().gpu, 0.3, 1<<40
+		c := m.chooser(cache.At(t.TempDir()))
+		for range 2 {
+			if d, why := chosen(c, question{Problem: large}); d.Kind != backend.CPU || !strings.Contains(why, "failure") {
+				t.Errorf("no trial on the %s: %v, %s", name, d, why)
+			}
+		}
+	}
+}
+
+// TestNotOpened checks that a GPU that cannot be opened is not selected.
+func TestNotOpened(t *testing.T) {
+	c := newMachine().chooser(nil)
+	c.Open = func() error { return errors.New("failure") }
+	large := *testkit.Product(t, dtype.F32, dtype.F32, 1000, 1000, 1000)
+	if d, why := chosen(c, question{Problem: large}); d.Kind != backend.CPU || why != "no GPU: failure" {
+		t.Errorf("%v, %s", d, why)
+	}
+}
+
+// TestCurve checks the times at, between, below and above the points of a curve.
+func TestCurve(t *testing.T) {
+	c := curve{{10, 1}, {40, 9}, {160, 36}}
+	for n, want := range map[float64]float64{5: 0.25, 10: 1, 20: 3, 40: 9, 80: 18, 160: 36, 320: 288} {
+		if got := c.at(n, 2, 3); math.Abs(got-want) > 1e-9*want {
+			t.Errorf("size %v: %v s, want %v", n, got, want)
+		}
+	}
+}
+
+// TestValid checks that values that are no result of a measurement are refused.
+func TestValid(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	ok := gpuSpeed{Fixed: 1e-4, Bytes: curve{{64, 1}, {128, 2}}}
+	if !ok.valid() {
+		t.Errorf("%+v is refused", ok)
+	}
+	for _, c := range []curve{
+		nil, {{0, 1}}, {{64, 0}}, {{64, -1}}, {{64, inf}}, {{64, nan}}, {{64, 1}, {64, 2}}, {{64, 1}, {32, 2}},
+	} {
+		if s := (gpuSpeed{Fixed: 1, Bytes: c}); s.valid() || (cpuSpeed{c}).valid() {
+			t.Errorf("%v is accepted", c)
+		}
+	}
+	for _, s := range []gpuSpeed{
+		{0, ok.Bytes, 0}, {-1, ok.Bytes, 0}, {inf, ok.Bytes, 0}, {nan, ok.Bytes, 0}, {1, ok.Bytes, -1},
+		{1, ok.Bytes, inf}, {1, ok.Bytes, nan},
+	} {
+		if s.valid() {
+			t.Errorf("%+v is accepted", s)
+		}
+	}
+}
+
+// TestTraffic checks that C is copied both ways if it is read.
+func TestTraffic(t *testing.T) {
+	p := *testkit.Product(t, dtype.F32, dtype.F32, 10, 20, 30)
+	for beta, want := range map[complex128]float64{0: 4 * (300 + 600 + 200), 1: 4 * (300 + 600 + 2*200)} {
+		if p.Beta = beta; traffic(&p) != want {
+			t.Errorf("beta %v: %v bytes, want %v", beta, traffic(&p), want)
+		}
+	}
+}
+
 // TestMeasure checks that measurements predict the times of the machine and keep to their budget.
 func TestMeasure(t *testing.T) {
 	for _, speed := range []float64{1e6, 1e8, 1e10, 1e13} {
@@ -175,6 +244,9 @@ func TestMeasure(t *testing.T) {
 		}
 		if len(c.Squares) > 1 && spent > cpuBudget {
 			t.Errorf("at %.0e flop/s: measuring took %v", speed, spent)
+		}
+		if n := c.Squares[len(c.Squares)-1].N; speed == 1e13 && n != largest {
+			t.Errorf("at %.0e flop/s: the largest measured size is %d, want %d", speed, n, largest)
 		}
 		for _, flops := range []float64{1, 1e6, 1e9, 1e12} {
 			if got, want := c.seconds(flops), flops/speed; math.Abs(got-want) > 0.01*want+1e-9 {
@@ -199,6 +271,46 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%+v: predicted %g s for %v, want %g", want, g, size, w)
 			}
 		}
+	}
+}
+
+// TestBest checks that the shortest run counts, without the first, and that runs end at the limit.
+func TestBest(t *testing.T) {
+	for limit, want := range map[time.Duration][3]time.Duration{0: {7, 8, 2}, 12: {5, 13, 3}, 1000: {3, 33, 6}} {
+		runs := 0
+		shortest, total, err := best(func(int) (time.Duration, error) {
+			runs++
+			return []time.Duration{1, 7, 5, 3, 8, 9, 2}[runs-1], nil
+		}, 64, limit)
+		if got := [3]time.Duration{shortest, total, time.Duration(runs)}; err != nil || got != want {
+			t.Errorf("limit %d: shortest, total and runs are %d, %v, want %d", limit, got, err, want)
+		}
+	}
+}
+
+// TestSlowGPU checks that a slow GPU is not measured with the largest product.
+func TestSlowGPU(t *testing.T) {
+	got, err := measureGPU(func(n int) (time.Duration, error) {
+		if n == largest {
+			t.Error("the largest product was measured")
+		}
+		return seconds(1e-6 * 2 * float64(n*n*n)), nil
+	})
+	if err != nil || math.Abs(got.PerFlop-1e-6) > 0.01e-6 {
+		t.Errorf("%v s for each operation, %v, want 1e-6", got.PerFlop, err)
+	}
+}
+
+// TestInvalidStart checks that a stored time to start the GPU is not used if it is too short.
+func TestInvalidStart(t *testing.T) {
+	store := cache.At(t.TempDir())
+	if err := store.Put(startKey(), -1.0); err != nil {
+		t.Fatal(err)
+	}
+	c := newMachine().chooser(store)
+	c.start = 0
+	if got := c.knownStart(); got != minStart {
+		t.Errorf("%v s, want %v", got, minStart)
 	}
 }
 
@@ -229,8 +341,9 @@ func TestMeasuresOnce(t *testing.T) {
 	if n := choose(m, m.chooser(cache.At(dir))); n != 0 {
 		t.Errorf("the next process: %d trials, want 0", n)
 	}
-	if n := choose(m, m.chooser(nil)); n != measured {
-		t.Errorf("without a cache: %d trials, want %d", n, measured)
+	uncached := m.chooser(nil)
+	if n, again := choose(m, uncached), choose(m, uncached); n != measured || again != 0 {
+		t.Errorf("without a cache: %d trials and %d in the next call, want %d and 0", n, again, measured)
 	}
 	other := m.chooser(cache.At(dir))
 	other.Identify = func() (Identity, error) { return Identity{"another GPU", m.memory}, nil }
