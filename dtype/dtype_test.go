@@ -11,7 +11,7 @@ func TestTable(t *testing.T) {
 	for _, ty := range All() {
 		in := ty.Info()
 		for _, name := range []string{in.Name, in.Short} {
-			if got, err := Parse(name); got != ty || err != nil {
+			if got, err := Parse(name); got != ty || err != nil || name == "" {
 				t.Errorf("Parse(%q) = %v, error %v", name, got, err)
 			}
 		}
@@ -31,6 +31,9 @@ func TestTable(t *testing.T) {
 			}
 		}
 		if in.Integer {
+			if in.Exact != in.Max {
+				t.Errorf("%v has Exact = %v, want %v", ty, in.Exact, in.Max)
+			}
 			if in.Roundoff != 0 || in.Tiny != 0 || ty.Round(in.Max+1) != in.Max || ty.Round(-in.Max-9) != -in.Max-1 ||
 				ty.Round(math.NaN()) != 0 {
 				t.Errorf("%v does not saturate at %v", ty, in.Max)
@@ -41,19 +44,25 @@ func TestTable(t *testing.T) {
 		if next := 1 + 2*u; next == 1 || ty.Round(next) != next || ty.Round(1+u) != 1 {
 			t.Errorf("%v does not have unit roundoff %v", ty, u)
 		}
-		if ty.Round(in.Tiny) != in.Tiny || ty.Round(in.Tiny/2) != 0 {
+		if in.Tiny == 0 || ty.Round(in.Tiny) != in.Tiny || ty.Round(in.Tiny/2) != 0 {
 			t.Errorf("the smallest value of %v is not Tiny = %v", ty, in.Tiny)
 		}
-		if ty != F64 && ty.Round(in.Max*(1+u)) <= math.MaxFloat64 {
+		if ty == F64 && in.Max != math.MaxFloat64 || ty != F64 && ty.Round(in.Max*(1+u)) <= math.MaxFloat64 {
 			t.Errorf("%v can represent more than Max = %v", ty, in.Max)
 		}
-		if next := in.Exact + 1; ty != F64 && ty.Round(next) == next {
+		if next := in.Exact + 1; next > in.Exact && ty.Round(next) == next {
 			t.Errorf("%v can represent %v: want Exact above %v", ty, next, in.Exact)
 		}
 	}
 	if _, err := Parse("float9"); err == nil {
 		t.Error("Parse of an unknown type succeeded, want an error")
 	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Info of Invalid did not panic")
+		}
+	}()
+	Invalid.Info()
 }
 
 // TestAccess checks that Set, At and Load access the same memory as a slice of the Go type.
@@ -117,6 +126,9 @@ func TestBytes(t *testing.T) {
 			if got := in.Bytes(n); big.NewInt(int64(got)).Cmp(want) != 0 || in.WholeBytes(n) != whole {
 				t.Errorf("%d elements of %d bits: got %d bytes, whole %v, want %v, whole %v", n, bits, got,
 					in.WholeBytes(n), want, whole)
+			}
+			if got := in.Elements(n); n < 10_000 && got != 8*n/bits {
+				t.Errorf("%d bytes: got %d elements of %d bits, want %d", n, got, bits, 8*n/bits)
 			}
 			if got := in.Elements(int(want.Int64())); whole && got != n || got < n {
 				t.Errorf("%v bytes: got %d elements of %d bits, want %d", want, got, bits, n)

@@ -99,6 +99,26 @@ func TestNarrowPatterns(t *testing.T) {
 	}
 }
 
+// TestNaNPayloads checks that a NaN stays one with its sign if rounding drops its payload, or if
+// rounding it as a number would carry. Widening makes NaNs quiet.
+func TestNaNPayloads(t *testing.T) {
+	for _, h := range formats {
+		for _, bits := range []uint32{0x7f800001, 0x7fffffff, 0xff800001, 0xffffffff} {
+			p := h.from32(math.Float32frombits(bits))
+			if !h.isNaN(p) || p&h.sign() != 0 != (bits>>31 != 0) {
+				t.Errorf("%s: NaN %#x becomes %#x", h.name, bits, p)
+			}
+		}
+	}
+	const quiet = 1 << 22
+	if bits := math.Float32bits(Float16(0x7c01).Float32()); bits != 0x7f802000|quiet {
+		t.Errorf("float16 0x7c01 becomes %#x, want a quiet NaN", bits)
+	}
+	if bits := math.Float32bits(BFloat16(0x7f81).Float32()); bits != 0x7f810000|quiet {
+		t.Errorf("bfloat16 0x7f81 becomes %#x, want a quiet NaN", bits)
+	}
+}
+
 // TestNarrowRounding rounds the midpoint between any two neighbours and the adjacent float32 and
 // float64 numbers. A float64 number that rounds to the midpoint in float32 detects double rounding.
 func TestNarrowRounding(t *testing.T) {
