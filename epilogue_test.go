@@ -272,6 +272,12 @@ func TestGated(t *testing.T) {
 		c := New[dtype.BFloat16](m, n)
 		check("from the host", c, Gemm(ctx, 2, a, gate, 0, c, append(on, opts...)...))
 	}
+	apart := fill(k, n, func(i, j int) int { return int(up.At(i, j).Float32()) }) // of another leading dimension
+	for _, device := range []string{"cpu", "emu"} {
+		c := New[dtype.BFloat16](m, n)
+		check("separate weights on "+device, c, Gemm(ctx, 2, a, gate, 0, c, WithGated(apart), WithActivation(ReLU),
+			WithResidual(res), WithDevice(device), WithVerify()))
+	}
 	w, err := Pack(ctx, gate)
 	if err != nil {
 		t.Fatal(err)
