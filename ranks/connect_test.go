@@ -166,6 +166,59 @@ func TestConnectStrangers(t *testing.T) {
 	}
 }
 
+// TestConnectImpostor checks that a rank does not accept a lower rank that has another secret or
+// echoes the rank's own proof.
+func TestConnectImpostor(t *testing.T) {
+	rank := func(rank int, secret string) *mesh {
+		c := Config{Size: 2, Rank: rank, Secret: []byte(secret), Timeout: time.Second}
+		return &mesh{Group: &Group{id: "id", config: c}}
+	}
+	proof := func(secret string) func(challenge, hello []byte) []byte {
+		return func(challenge, hello []byte) []byte { return rank(0, secret).proof(roleLower, 0, 1, challenge, hello) }
+	}
+	for name, c := range map[string]struct {
+		answer func(challenge, hello []byte) []byte
+		want   error
+	}{
+		"the secret":     {proof("a"), nil},
+		"another secret": {proof("b"), ErrSecret},
+		"an echo":        {func(_, hello []byte) []byte { return hello[len(hello)-macSize:] }, ErrSecret},
+	} {
+		ours, theirs := net.Pipe()
+		var server sync.WaitGroup
+		server.Go(func() {
+			challenge := newChallenge()
+			theirs.Write(frame{kindHello, challenge}.append(nil))
+			hello, err := readFrame(theirs, 4+2*macSize)
+			if err != nil {
+				t.Error(err)
+			}
+			theirs.Write(frame{kindHello, c.answer(challenge, hello.payload)}.append(nil))
+		})
+		if err := rank(1, "a").introduce(ours, 0); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+		server.Wait()
+		ours.Close()
+		theirs.Close()
+	}
+}
+
+// TestListen checks that a rank listens on all interfaces unless the address is that of the
+// loopback interface.
+func TestListen(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "host.invalid:0": false} {
+		l, err := listen(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if ip := l.Addr().(*net.TCPAddr).IP; ip.IsLoopback() != want || !want && !ip.IsUnspecified() {
+			t.Errorf("%s: listens on %v", address, ip)
+		}
+	}
+}
+
 // faultyListener is a listener whose first calls of Accept fail.
 type faultyListener struct {
 	net.Listener

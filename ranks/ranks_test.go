@@ -401,6 +401,28 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// TestCompare checks which hellos rank 0 of 3 accepts.
+func TestCompare(t *testing.T) {
+	leader := hello{protocol: 1, version: "1", size: 3}
+	for _, c := range []struct {
+		hello hello
+		ok    bool
+	}{
+		{hello{protocol: 1, version: "1", size: 3, rank: 1}, true},
+		{hello{protocol: 1, version: "1", size: 3, rank: 2}, true},
+		{hello{protocol: 1, version: "1", size: 3, rank: 3}, false},
+		{hello{protocol: 1, version: "1", size: 3, rank: 0}, false},
+		{hello{protocol: 1, version: "1", size: 4, rank: 1}, false},
+		{hello{protocol: 1, version: "2", size: 3, rank: 1}, false},
+		{hello{protocol: 2, version: "1", size: 3, rank: 1}, false},
+	} {
+		f := c.hello.compare(&leader)
+		if (f == nil) != c.ok || f != nil && (f.Rank != c.hello.rank || !errors.Is(f, ErrDisagree)) {
+			t.Errorf("%+v: %v, accepted %v", c.hello, f, f == nil)
+		}
+	}
+}
+
 // TestImpostor checks that a rank does not join a server without the secret.
 func TestImpostor(t *testing.T) {
 	for _, answer := range []string{
