@@ -394,6 +394,82 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
+// TestOverflowOfSums checks results that overflow because of the bias or the old C, or because
+// partial sums do.
+func TestOverflowOfSums(t *testing.T) {
+	rng := testrand.New(t)
+	for _, c := range []struct {
+		typ   dtype.Type
+		beta  float64
+		bias  gemm.BiasDim
+		added float64 // elements of the bias and of the old C
+		a     float64
+		b     []float64
+	}{
+		{dtype.F16, 0, gemm.BiasCol, 6e4, 100, []float64{50, 30, 20}},
+		{dtype.F16, 1, gemm.BiasNone, 6e4, 100, []float64{50, 30, 20}},
+		{dtype.F32, 0, gemm.BiasNone, 0, 1, []float64{3e38, 3e38, -3e38}},
+	} {
+		p, buf := reftest.Problem(t, rng, reftest.Types{In: c.typ, Out: c.typ}, 3, 4, 3, 1, c.beta,
+			gemm.Epilogue{Bias: c.bias}, func() float64 { return c.added })
+		for k, v := range c.b {
+			for i := range p.M {
+				c.typ.Set(buf[gemm.A], p.A().Index(i, k), c.a)
+			}
+			for j := range p.N {
+				c.typ.Set(buf[gemm.B], p.B().Index(k, j), v)
+			}
+		}
+		out := reftest.Product(p, buf, p.K)
+		if v := c.typ.At(out, 0); !math.IsInf(v, 1) {
+			t.Fatalf("%v: C(0,0) is %v, want an infinity", c.typ, v)
+		}
+		if _, err := verifier(t, p, buf, rng.Uint64()).Check(t.Context(), out); err != nil {
+			t.Errorf("%v: %v", c.typ, err)
+		}
+	}
+}
+
+// TestNonfiniteFactors checks that products with an infinite or NaN factor pass, and that finite
+// results do not.
+func TestNonfiniteFactors(t *testing.T) {
+	rng := testrand.New(t)
+	ty := reftest.Types{In: dtype.F32, Out: dtype.F32}
+	for _, f := range [][2]float64{{math.Inf(1), 0}, {math.NaN(), 1}, {1, math.Inf(-1)}, {0, math.NaN()}} {
+		p, buf := reftest.Problem(t, rng, ty, 5, 7, 3, f[0], f[1], gemm.Epilogue{}, rng.NormFloat64)
+		check := verifier(t, p, buf, rng.Uint64())
+		if _, err := check.Check(t.Context(), reftest.Product(p, buf, p.K)); err != nil {
+			t.Errorf("alpha and beta %v: %v", f, err)
+		}
+		if _, err := check.Check(t.Context(), make([]byte, len(buf[gemm.C]))); !errors.Is(err, gemm.ErrVerify) {
+			t.Errorf("alpha and beta %v: zeros: error %v, want ErrVerify", f, err)
+		}
+	}
+}
+
+// TestExplained checks long sums of equal terms, whose rounding errors do not cancel. They exceed
+// the threshold for typical data.
+func TestExplained(t *testing.T) {
+	rng := testrand.New(t)
+	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 2, 8, 20_000, 1, 0, gemm.Epilogue{},
+		func() float64 { return 1.0 / 3 })
+	v := verifier(t, p, buf, rng.Uint64())
+	c := reftest.Product(p, buf, p.K)
+	report, err := v.Check(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := v.checker.(*freivalds[float64])
+	if typical := f.threshold.of(f.terms[0], 0); report.Residual < typical {
+		t.Errorf("residual %g is below the threshold for typical data, %g", report.Residual, typical)
+	}
+	at := p.C().Index(1, 3)
+	dtype.View[float32](c)[at] *= 1.05
+	if _, err := v.Check(t.Context(), c); !errors.Is(err, gemm.ErrVerify) {
+		t.Errorf("an element that is 5 %% larger: error %v, want ErrVerify", err)
+	}
+}
+
 // TestRefuses checks the errors of New and Check.
 func TestRefuses(t *testing.T) {
 	rng := testrand.New(t)
