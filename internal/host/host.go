@@ -19,6 +19,9 @@ func Bytes(n uint64) string {
 	for ; v >= 1024 && u < len(units)-1; u++ {
 		v /= 1024
 	}
+	if v >= 999.5 { // %.3g would print an exponent
+		return fmt.Sprintf("%.0f %ciB", v, units[u])
+	}
 	return fmt.Sprintf("%.3g %ciB", v, units[u])
 }
 

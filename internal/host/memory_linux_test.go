@@ -70,6 +70,11 @@ func TestTightest(t *testing.T) {
 	if all := addressBudgets(64); all != nil {
 		t.Errorf("a 64-bit program has %v, want no limit", all)
 	}
+	if n, _ := Available(); n > 2*minChecked {
+		if err := CheckMemory(minChecked, "the matrix"); err != nil {
+			t.Errorf("with %d bytes available: %v", n, err)
+		}
+	}
 	if err := CheckMemory(math.MaxInt, "the matrix"); err == nil {
 		t.Error("CheckMemory allows an allocation of math.MaxInt bytes")
 	}
