@@ -568,3 +568,56 @@ func TestRepeats(t *testing.T) {
 		t.Error("no product is computed by each member")
 	}
 }
+
+// TestPanelSize checks that the operand that is gathered for a panel takes no more than PanelBytes,
+// if that holds a tile, and that a panel takes no more than its rounds.
+func TestPanelSize(t *testing.T) {
+	const unit, k = 128, 256 // 128 KiB for a row or column of tiles
+	for _, c := range []struct {
+		operand                            gemm.Operand
+		gated                              bool
+		groups                             int
+		panelBytes, atOnce, across, rounds int
+		want                               int
+	}{
+		{gemm.A, false, 0, 1 << 20, 1000, 1, allRounds, 8 * unit},
+		{gemm.A, false, 0, 1<<20 - 1, 1000, 1, allRounds, 7 * unit},
+		{gemm.A, false, 0, 1, 1000, 1, allRounds, unit},
+		{gemm.B, false, 0, 1 << 20, 1000, 1, 1, 8 * unit},
+		{gemm.B, true, 0, 1 << 20, 1000, 1, 1, 4 * unit},
+		{gemm.B, false, 4, 1 << 20, 1000, 1, 1, 2 * unit},
+		{gemm.A, false, 0, 1 << 20, 3, 2, 2, 3 * unit},
+		{gemm.A, false, 0, 1 << 20, 3, 2, allRounds, 8 * unit},
+	} {
+		l := gemm.Dense(dtype.F32, k, k)
+		problem, _, err := gemm.New(1, l, l, 0, l, gemm.Epilogue{Gated: c.gated})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.groups > 0 {
+			problem.Batch = gemm.Batch{Kind: gemm.Grouped, Count: c.groups}
+		}
+		p := &Product{Problem: problem, PanelBytes: c.panelBytes, AtOnce: c.atOnce}
+		if got := p.panelSize(c.operand, unit, c.across, c.rounds); got != c.want {
+			t.Errorf("%+v: %d rows or columns", c, got)
+		}
+	}
+}
+
+// TestAlignment checks that the elements of a single column follow each other, and that rows are
+// padded.
+func TestAlignment(t *testing.T) {
+	column, columns := Rect{Span{5, 100}, Span{3, 4}}, Rect{Span{5, 100}, Span{3, 50}}
+	for _, c := range []struct {
+		r        Rect
+		row, col int
+		want     int
+	}{
+		{column, 5, 3, 16}, {column, 6, 3, 1}, {column, 13, 3, 8}, {column, 37, 3, 16},
+		{columns, 6, 3, 16}, {columns, 5, 4, 1}, {columns, 6, 7, 4}, {columns, 6, 35, 16},
+	} {
+		if got := c.r.alignment(c.row, c.col); got != c.want {
+			t.Errorf("element (%d, %d) of %v: %d, want %d", c.row, c.col, c.r, got, c.want)
+		}
+	}
+}
