@@ -258,7 +258,7 @@ func TestWaitsAreNeeded(t *testing.T) {
 		}
 		for without := int64(2); without <= waits; without++ {
 			i, found := seed, false
-			for ; !found && i < seed+400; i++ {
+			for ; !found && i < seed+4000; i++ { // some waits matter in one of 250 runs
 				_, right := run(i, without)
 				found = !right
 			}
