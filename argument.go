@@ -49,6 +49,24 @@ func (a *argument) resident() resident.Matrix {
 	return resident.Matrix{Memory: a.memory, Offset: a.offset, Layout: a.layout}
 }
 
+// straighten makes a vector on the host one stored row. A column of a wider matrix is copied. A
+// matrix that is no vector does not change.
+func (a *argument) straighten() {
+	if !a.layout.IsVector() {
+		return
+	}
+	row, contiguous := a.layout.Row()
+	if !contiguous {
+		column := a.host
+		a.host = make([]byte, row.Bytes())
+		size, step := row.Type.Bytes(1), row.Type.Bytes(a.layout.LD)
+		for i := range row.Cols {
+			copy(a.host[i*size:][:size], column[i*step:])
+		}
+	}
+	a.layout = row
+}
+
 // describe converts operand x. It writes the layout to l, the memory of a matrix on the host to
 // host, and everything else to *a first, which is left alone for a valid [Matrix].
 //

@@ -110,11 +110,18 @@ func (k *call) check() error {
 	}
 	plain := !k.grouped() // all operands are matrices on the host
 	for s := k.given; s != 0; s &= s - 1 {
-		a := &k.arguments[s.first()]
+		o := s.first()
+		a := &k.arguments[o]
 		if a.err != nil {
 			return a.err
 		}
-		plain = plain && a.kind == kindMatrix && a.memory == nil && a.team == nil
+		onHost := a.kind == kindMatrix && a.memory == nil && a.team == nil
+		if onHost && o.IsVector() {
+			if err := k.straighten(o); err != nil {
+				return err
+			}
+		}
+		plain = plain && onHost
 	}
 	if plain {
 		return nil
@@ -129,6 +136,23 @@ func (k *call) check() error {
 		}
 	}
 	return k.checkCounts()
+}
+
+// straighten makes vector o on the host one stored row. The error is ErrOverlap if C shares memory
+// with the vector.
+func (k *call) straighten(o gemm.Operand) error {
+	a, c := &k.arguments[o], &k.arguments[gemm.C]
+	results := c.batch
+	if c.kind == kindMatrix {
+		results = []argument{{layout: k.layouts[gemm.C], host: k.memory[gemm.C]}}
+	}
+	for i := range results {
+		if c := &results[i]; gemm.Overlap(c.layout, c.host, a.layout, a.host) {
+			return fmt.Errorf("%w: C shares memory with %s", ErrOverlap, o.Phrase())
+		}
+	}
+	a.straighten()
+	return nil
 }
 
 // checkPlace refuses an operand that is not on the device of C, or on the host as C is. Options may
@@ -171,15 +195,16 @@ func (k *call) checkKind(o gemm.Operand) error {
 	return nil
 }
 
-// checkCounts refuses batches of different lengths, and ends of groups that are not one for each
-// matrix of B in one stored row.
+// checkCounts refuses batches of different lengths, and ends of groups that are not a vector with
+// one for each matrix of B.
 func (k *call) checkCounts() error {
 	a, b, c := k.arguments[gemm.A].count, k.arguments[gemm.B].count, k.arguments[gemm.C].count
 	switch ends := k.arguments[gemm.GroupEnds].layout; {
-	case k.grouped() && ends.Rows != 1:
-		return fmt.Errorf("%w: %s stored as %d rows, want one", ErrShape, gemm.GroupEnds.Phrase(), ends.Rows)
-	case k.grouped() && ends.Cols != b:
-		return fmt.Errorf("%w: groups of rows: %d, matrices of B: %d, want as many", ErrShape, ends.Cols, b)
+	case k.grouped() && !ends.IsVector():
+		return fmt.Errorf("%w: %s of %d×%d, want one row or one column", ErrShape, gemm.GroupEnds.Phrase(), ends.OpRows(),
+			ends.OpCols())
+	case k.grouped() && ends.Rows*ends.Cols != b:
+		return fmt.Errorf("%w: groups of rows: %d, matrices of B: %d, want as many", ErrShape, ends.Rows*ends.Cols, b)
 	case !k.grouped() && (a != c || b != c):
 		return fmt.Errorf("%w: a batch of %d A, %d B and %d C", ErrShape, a, b, c)
 	}

@@ -7,12 +7,15 @@ import (
 	"tilework/internal/gemm"
 )
 
-// WithRowBias adds v[i] to every element of row i of the result. v is a 1×m matrix of the result's
-// type, or the transpose of one. A product with [WithColBias], too, is ErrUnsupported.
+// WithRowBias adds v[i] to every element of row i of the result. v is a vector of m elements of the
+// result's type. A product with [WithColBias], too, is ErrUnsupported.
+//
+// A vector is any view with one row or one column, such as a column of a matrix. The elements of a
+// column of a wider matrix are copied first; on several GPUs the product waits for that copy.
 func WithRowBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.BiasRow, v) }
 
-// WithColBias adds v[j] to every element of column j of the result. v is a 1×n matrix of the
-// result's type, or the transpose of one. A product with [WithRowBias], too, is ErrUnsupported.
+// WithColBias adds v[j] to every element of column j of the result. v is a vector of n elements of
+// the result's type. A product with [WithRowBias], too, is ErrUnsupported.
 func WithColBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.BiasCol, v) }
 
 func withBias[T dtype.Element](dim gemm.BiasDim, v Operand[T]) Option {
@@ -25,9 +28,9 @@ func withBias[T dtype.Element](dim gemm.BiasDim, v Operand[T]) Option {
 	}
 }
 
-// WithRowScale multiplies row i of α·A·B + β·C by v[i], before the bias is added. v is a 1×m matrix
-// of the type of α and β, or the transpose of one: float64 for float64 matrices, otherwise float32.
-// An int32 result has no scales: ErrUnsupported.
+// WithRowScale multiplies row i of α·A·B + β·C by v[i], before the bias is added. v is a vector of
+// m elements of the type of α and β: float64 for float64 matrices, otherwise float32. An int32
+// result has no scales: ErrUnsupported.
 //
 // A quantized layer is an int8 product with a float result, the scales of both factors and a bias:
 //
@@ -35,7 +38,8 @@ func withBias[T dtype.Element](dim gemm.BiasDim, v Operand[T]) Option {
 //		tilework.WithRowScale(sx), tilework.WithColScale(sw), tilework.WithColBias(b))
 func WithRowScale[T dtype.Element](v Operand[T]) Option { return withExtra(gemm.RowScale, v) }
 
-// WithColScale multiplies column j of the product by v[j], a 1×n matrix; see [WithRowScale].
+// WithColScale multiplies column j of the product by v[j]. v is a vector of n elements; see
+// [WithRowScale].
 func WithColScale[T dtype.Element](v Operand[T]) Option { return withExtra(gemm.ColScale, v) }
 
 // WithOutputScale multiplies the result by a 1×1 matrix after everything else, before it is rounded
@@ -114,14 +118,15 @@ func (c *config) checkOperands(p *gemm.Problem, swapped bool) (err error) {
 // checkVector refuses a vector that does not fit, and converts an output scale on the host.
 func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) error {
 	a := &c.arguments[o]
+	row, _ := a.layout.Row()
 	if o == gemm.FunctionData {
-		p.DataLen = a.layout.Cols
+		p.DataLen = row.Cols
 	}
 	want := p.Layout(o)
 	if swapped {
 		want = p.Layout(o.Transposed())
 	}
-	if o == gemm.OutScale && a.memory == nil && a.layout.Rows == 1 && a.layout.Cols == 1 {
+	if o == gemm.OutScale && a.memory == nil && a.layout.IsVector() && row.Cols == 1 {
 		scale := make([]byte, want.Bytes())
 		want.Type.Set(scale, 0, a.layout.Type.At(a.host, 0))
 		a.host, a.layout = scale, want
@@ -134,11 +139,11 @@ func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) erro
 	case l.Type != want.Type:
 		return fmt.Errorf("%w: %s of %v for a product of %v as %v, want %v", ErrUnsupported, o.Phrase(), l.Type, p.In(),
 			p.Out(), want.Type)
-	case l.Rows != 1 && want.Cols > 0:
-		return fmt.Errorf("%w: %s stored as %d rows of %d, want one row of %d", ErrShape, o.Phrase(), l.Rows, l.Cols,
+	case !l.IsVector() && want.Cols > 0:
+		return fmt.Errorf("%w: %s of %d×%d, want one row or one column of %d", ErrShape, o.Phrase(), l.OpRows(), l.OpCols(),
 			want.Cols)
-	case l.Cols != want.Cols || l.Cols == 0 && o == gemm.FunctionData:
-		return fmt.Errorf("%w: %s of length %d for a result of %d×%d, want %d", ErrShape, o.Phrase(), l.Cols, m, n,
+	case row.Cols != want.Cols || row.Cols == 0 && o == gemm.FunctionData:
+		return fmt.Errorf("%w: %s of length %d for a result of %d×%d, want %d", ErrShape, o.Phrase(), row.Cols, m, n,
 			want.Cols)
 	}
 	return nil

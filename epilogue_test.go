@@ -196,7 +196,7 @@ func TestEpilogueOptionsOn(t *testing.T) {
 		return m
 	}
 	a, b := up(2, 1, 1, 2), up(1, 3, 1, 2, 3)
-	rows, cols, out := up(1, 2, 10, 100), up(3, 1, 1, -1, 2), up(1, 1, 0.5)
+	rows, out := up(1, 2, 10, 100), up(1, 1, 0.5)
 	res := up(2, 3, 1, 2, 3, 4, 5, 6)
 	want := []float32{5.5, -9, 31.5, 102, -197.5, 603}
 	for name, opts := range map[string][]Option{
@@ -219,8 +219,8 @@ func TestEpilogueOptionsOn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Mul(ctx, a, b, WithColScale(cols)); !errors.Is(err, ErrShape) {
-		t.Errorf("scales in a column: %v, want ErrShape", err)
+	if _, err := Mul(ctx, a, b, WithColScale(res)); !errors.Is(err, ErrShape) {
+		t.Errorf("scales in a matrix: %v, want ErrShape", err)
 	}
 }
 

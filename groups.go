@@ -13,7 +13,7 @@ import (
 // of the one before it. A group may be empty. Rows after the last group are not read, and those of
 // C do not change; [Mul] leaves them undefined. A bias is that of all rows of C.
 //
-// ends is a 1×g matrix; [GroupEnds] makes it from numbers of rows. For matrices on a device it may
+// ends is a vector of g; [GroupEnds] makes it from numbers of rows. For matrices on a device it may
 // be on that device. The product then reads it there after all earlier work, such as a router.
 // Values on a device are not checked: an end smaller than its predecessor, or larger than m, is
 // clamped to that.

@@ -72,6 +72,15 @@ func Padded(l Layout) Layout {
 	return l
 }
 
+// IsVector reports whether the matrix has one row or one column.
+func (l Layout) IsVector() bool { return l.Rows == 1 || l.Cols == 1 }
+
+// Row returns the layout of the elements of a vector as one row, and reports whether the vector's
+// memory has that layout. It does not if the vector is a column of a wider matrix.
+func (l Layout) Row() (row Layout, contiguous bool) {
+	return Dense(l.Type, 1, l.Rows*l.Cols), l.Rows <= 1 || l.LD == 1
+}
+
 // T returns the layout of the transpose in the same memory.
 func (l Layout) T() Layout {
 	l.Trans = !l.Trans

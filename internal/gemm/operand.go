@@ -118,6 +118,10 @@ func (o Operand) Phrase() string {
 // Transposed returns the operand that o becomes in the product of transposes, Bᵀ·Aᵀ = Cᵀ.
 func (o Operand) Transposed() Operand { return operands[o].transposed }
 
+// IsVector reports whether o is a vector, so that any view with one row or one column may be given
+// for it.
+func (o Operand) IsVector() bool { return o >= Bias }
+
 // ReadFlag returns the field of e that enables operand o, or nil if o has no such field.
 func (e *Epilogue) ReadFlag(o Operand) *bool {
 	if flag := operands[o].flag; flag != nil {

@@ -175,6 +175,33 @@ func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divid
 		})
 }
 
+// isRow reports whether a vector is stored as one row, as kernels read it.
+func (m Matrix) isRow() bool {
+	if m.Memory.device.Divided() {
+		return m.Layout.Rows <= 1
+	}
+	_, contiguous := m.Layout.Row()
+	return contiguous
+}
+
+// row enqueues a copy of a vector on a single GPU to one row, and returns the copy.
+func (m Matrix) row(ctx context.Context) (Matrix, error) {
+	l, _ := m.Layout.Row()
+	to, err := New(m.Memory.device, l, split.OnEach)
+	if err != nil {
+		return to, err
+	}
+	err = m.use(ctx, func() error {
+		d, size := m.Memory.device.first().Device, l.Type.Bytes(1)
+		return exec.Sentinel(d.CopyPeer(to.at(), d, m.at(), device.PeerRows{Count: l.Cols, Width: size,
+			FromPitch: m.Layout.LD * size, ToPitch: size}))
+	})
+	if err != nil {
+		err = device.Join(err, to.Memory.Close())
+	}
+	return to, err
+}
+
 // use calls f, during which the matrix stays allocated, unless the matrix is empty.
 func (m Matrix) use(ctx context.Context, f func() error) error {
 	if err := m.there("the matrix"); err != nil {

@@ -21,7 +21,7 @@ import (
 type Product struct {
 	Alpha, Beta complex128 // as in a complete [gemm.Problem]
 	// Operands holds A, B and C, and the other operands that the epilogue, block scales and groups
-	// of rows read. Vectors are one stored row.
+	// of rows read. Vectors in host memory are one stored row, and on the device any vector.
 	Operands  [gemm.Operands]Operand
 	Epilogue  gemm.Epilogue
 	Kernel    string         // empty for the plan's choice
@@ -62,12 +62,15 @@ func (x *Operand) inHostMemory() bool {
 // [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several devices, the context's,
 // and the device's if it refuses the launch.
 //
-// Gemm waits only while operands in host memory are copied, and for a product that is verified,
-// which may return ErrVerify.
+// Gemm waits only while operands in host memory are copied, for a product that is verified, which
+// may return ErrVerify, and on several GPUs for a vector that is a column there.
 func Gemm(ctx context.Context, p *Product) error {
 	for o := range p.Operands {
-		if p.Operands[o].inHostMemory() {
+		switch x := &p.Operands[o]; {
+		case x.inHostMemory():
 			return p.uploadAndRun(ctx, gemm.Operand(o))
+		case gemm.Operand(o).IsVector() && x.On.Memory != nil && !x.On.isRow():
+			return p.straightenAndRun(ctx, gemm.Operand(o))
 		}
 	}
 	return p.with(func(x planned) error {
@@ -148,13 +151,45 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 	if err != nil {
 		return err
 	}
-	if err = on.CopyIn(ctx, x.Host, x.Layout); err == nil {
-		q := *p
-		q.Operands[o] = Operand{On: on}
-		err = Gemm(ctx, &q)
+	if err := on.CopyIn(ctx, x.Host, x.Layout); err != nil {
+		return device.Join(err, on.Memory.Close())
 	}
-	// The device frees the copy after the product.
-	return device.Join(err, on.Memory.Close())
+	return p.runWith(ctx, o, on)
+}
+
+// runWith computes the product with another matrix as operand o, and frees it: the device does so
+// after the product.
+func (p *Product) runWith(ctx context.Context, o gemm.Operand, on Matrix) error {
+	q := *p
+	q.Operands[o] = Operand{On: on}
+	return device.Join(Gemm(ctx, &q), on.Memory.Close())
+}
+
+// straightenAndRun computes the product with a copy of vector o, which is a column on the device.
+// On several GPUs the copy goes through host memory.
+func (p *Product) straightenAndRun(ctx context.Context, o gemm.Operand) error {
+	if err := p.checkDevices(); err != nil {
+		return err
+	}
+	if err := p.checkOverlap(); err != nil {
+		return err
+	}
+	column := p.Operands[o].On
+	if !p.device().Divided() {
+		row, err := column.row(ctx)
+		if err != nil {
+			return err
+		}
+		return p.runWith(ctx, o, row)
+	}
+	row, _ := column.Layout.Row()
+	memory := make([]byte, row.Bytes())
+	if err := column.CopyOut(ctx, memory, gemm.Dense(row.Type, row.Cols, 1)); err != nil {
+		return err
+	}
+	q := *p
+	q.Operands[o] = Operand{Host: memory, Layout: row}
+	return q.uploadAndRun(ctx, o)
 }
 
 // PlanOf returns the plan that Gemm would run. The division among several GPUs, in words, is empty
@@ -213,7 +248,8 @@ func (p *Product) problem() (problem gemm.Problem, swapped bool, err error) {
 	if p.RowInvariant {
 		problem = problem.WithRowInvariance(swapped)
 	}
-	problem.DataLen = given(gemm.FunctionData).Cols
+	data, _ := given(gemm.FunctionData).Row()
+	problem.DataLen = data.Cols
 	return problem, swapped, err
 }
 
