@@ -49,6 +49,9 @@ type lexer struct {
 	glued      bool
 	inBlock    bool // inside a /* */ comment
 	blockStart int  // first line of that comment, for error messages
+	// read is the number of bytes that the lexer has looked at. Tests compare it with the length of
+	// the source.
+	read int
 }
 
 func isWordStart(c byte) bool {
@@ -87,10 +90,7 @@ func (l *lexer) next() token {
 	c := rest[0]
 	switch {
 	case strings.HasPrefix(rest, "//"):
-		end := strings.IndexByte(rest, '\n')
-		if end < 0 {
-			end = len(rest)
-		}
+		end := l.scan(rest, 2, func(c byte) bool { return c != '\n' })
 		t := l.token(remark, cleanComment(rest[2:end]))
 		l.pos += end
 		return t
@@ -99,11 +99,11 @@ func (l *lexer) next() token {
 		l.pos += 2
 		return l.blockComment()
 	case isWordStart(c) && !isMark(rest):
-		return l.take(word, scan(rest, 1, isWord))
+		return l.take(word, l.scan(rest, 1, isWord))
 	case isDigit(c):
-		return l.take(number, scanNumber(rest))
+		return l.take(number, l.scanNumber(rest))
 	case c == '.' && len(rest) > 1 && isWord(rest[1]):
-		n := scan(rest, 1, func(c byte) bool { return isWord(c) || c == ':' })
+		n := l.scan(rest, 1, func(c byte) bool { return isWord(c) || c == ':' })
 		// A colon at the end is a separate token. Only "::" is part of a word.
 		for rest[n-1] == ':' {
 			n--
@@ -112,13 +112,13 @@ func (l *lexer) next() token {
 		t.text = t.text[1:]
 		return t
 	case c == '"':
-		end := strings.IndexAny(rest[1:], "\"\n")
-		if end < 0 || rest[1+end] == '\n' {
+		end := l.scan(rest, 1, func(c byte) bool { return c != '"' && c != '\n' })
+		if end == len(rest) || rest[end] == '\n' {
 			t := l.token(broken, "an unterminated string")
-			l.pos += max(end+1, 1)
+			l.pos += end
 			return t
 		}
-		t := l.take(str, end+2)
+		t := l.take(str, end+1)
 		t.text = t.text[1 : len(t.text)-1]
 		return t
 	case c > 0x20 && c < 0x7f:
@@ -148,26 +148,27 @@ func (l *lexer) take(kind tokenKind, n int) token {
 	return t
 }
 
-// blockComment reads one line of a /* */ comment.
+// blockComment reads one line of a /* */ comment. It looks at no byte after the line or the comment,
+// so that the time for a text with many comments is proportional to its length.
 func (l *lexer) blockComment() token {
 	rest := l.src[l.pos:]
-	end := strings.Index(rest, "*/")
-	eol := strings.IndexByte(rest, '\n')
-	switch {
-	case end >= 0 && (eol < 0 || end < eol):
-		t := l.token(remark, cleanComment(rest[:end]))
-		l.pos += end + 2
-		l.inBlock = false
-		return t
-	case eol >= 0:
-		t := l.token(remark, cleanComment(rest[:eol]))
-		l.pos += eol
-		l.newline()
-		return t
+	end := l.scan(rest, 0, func(c byte) bool { return c != '*' && c != '\n' })
+	for end < len(rest) && rest[end] == '*' && !strings.HasPrefix(rest[end:], "*/") {
+		end = l.scan(rest, end+1, func(c byte) bool { return c != '*' && c != '\n' })
 	}
-	l.inBlock = false
-	l.pos = len(l.src)
-	return l.token(broken, fmt.Sprintf("an unterminated comment that starts at line %d", l.blockStart))
+	if end == len(rest) {
+		l.inBlock = false
+		l.pos = len(l.src)
+		return l.token(broken, fmt.Sprintf("an unterminated comment that starts at line %d", l.blockStart))
+	}
+	t := l.token(remark, cleanComment(rest[:end]))
+	l.pos += end
+	if l.inBlock = rest[end] == '\n'; l.inBlock {
+		l.newline()
+	} else {
+		l.pos += len("*/")
+	}
+	return t
 }
 
 // cleanComment returns the text of a comment in the form that is read back unchanged after it has
@@ -175,26 +176,28 @@ func (l *lexer) blockComment() token {
 func cleanComment(s string) string { return strings.TrimSpace(strings.ToValidUTF8(s, "?")) }
 
 // scan returns the end of the longest run of bytes in s, starting at from, that satisfy in.
-func scan(s string, from int, in func(byte) bool) int {
-	for from < len(s) && in(s[from]) {
-		from++
+func (l *lexer) scan(s string, from int, in func(byte) bool) int {
+	end := from
+	for end < len(s) && in(s[end]) {
+		end++
 	}
-	return from
+	l.read += end - from
+	return end
 }
 
 // scanNumber returns the length of the number at the start of s. It includes letters that
 // directly follow, so that 12abc is one invalid number instead of a number and a word.
-func scanNumber(s string) int {
-	n := scan(s, 1, isWord)
+func (l *lexer) scanNumber(s string) int {
+	n := l.scan(s, 1, isWord)
 	decimal := len(s) < 2 || s[0] != '0' || !strings.ContainsRune("xXfFdDbB", rune(s[1]))
 	if !decimal {
 		return n
 	}
 	if n < len(s) && s[n] == '.' {
-		n = scan(s, n+1, isWord)
+		n = l.scan(s, n+1, isWord)
 	}
 	if last := s[n-1]; (last == 'e' || last == 'E') && n < len(s) && (s[n] == '+' || s[n] == '-') {
-		n = scan(s, n+1, isWord)
+		n = l.scan(s, n+1, isWord)
 	}
 	return n
 }
