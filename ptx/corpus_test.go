@@ -114,16 +114,16 @@ func TestTrailingNUL(t *testing.T) {
 	}
 }
 
-func TestSource(t *testing.T) {
+func TestFiles(t *testing.T) {
 	m, err := Parse("k", corpus(t)["matmul.sm_90.lineinfo.ptx"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := map[string]int{}
+	files, lines := m.Files(), map[string]int{}
 	for _, f := range m.Funcs() {
 		f.Body.Walk(func(s Stmt) {
 			if l, ok := s.(*Loc); ok {
-				lines[filepath.Base(m.Source(l).File)]++
+				lines[filepath.Base(files[l.File])]++
 			}
 		})
 	}

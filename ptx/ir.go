@@ -303,15 +303,15 @@ func (f *Func) ParamBytes() int {
 	return n
 }
 
-// Source returns the source position of l, such as matmul.cu:12:3. It looks up the file name in
-// the module's .file directives.
-func (m *Module) Source(l *Loc) Pos {
+// Files returns the paths of the module's .file directives by their indices, as in .loc directives.
+func (m *Module) Files() map[int]string {
+	files := map[int]string{}
 	for _, d := range m.Decls {
-		if f, ok := d.(*File); ok && f.Index == l.File {
-			return Pos{File: f.Path, Line: l.Line, Col: l.Col}
+		if f, ok := d.(*File); ok && files[f.Index] == "" {
+			files[f.Index] = f.Path
 		}
 	}
-	return Pos{File: fmt.Sprintf("file %d", l.File), Line: l.Line, Col: l.Col}
+	return files
 }
 
 // Walk calls f for each statement of b and of its nested blocks, in order.

@@ -11,6 +11,10 @@ import (
 // maxDepth is the maximum nesting depth of blocks and of initializers.
 const maxDepth = 64
 
+// maxMods is the maximum number of modifiers of an instruction, several times that of any
+// instruction of the manual.
+const maxMods = 64
+
 // Parse parses PTX source. The name of the file appears in positions and error messages. Parse
 // skips debug sections and comments inside statements, and NUL bytes at the end, which NVRTC
 // counts as part of the text. The module keeps everything else, with its positions.

@@ -115,6 +115,9 @@ func (p *parser) instrOrLabel() Stmt {
 		return &Label{Pos: i.Pos, Name: i.Op}
 	}
 	for p.tok.kind == dotted {
+		if len(i.Mods) == maxMods {
+			p.fail(i.Pos, ErrSyntax, "%s has more than %d modifiers", i.Op, maxMods)
+		}
 		i.Mods = append(i.Mods, p.tok.text)
 		p.advance()
 	}

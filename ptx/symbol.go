@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // SymbolKind is the kind of declaration that a name refers to.
@@ -46,31 +45,69 @@ type scope struct {
 	outer  *scope
 	names  map[string]*Symbol
 	ranges map[string]*Var // by name prefix: %r<5> declares %r0 to %r4
+	// later holds the ranges that the block declares anywhere, and taken the first name that each of
+	// them redeclares.
+	later map[string]*Var
+	taken map[*Var]string
 }
 
-func newScope(outer *scope) *scope {
-	return &scope{outer: outer, names: map[string]*Symbol{}}
-}
-
-// find returns the symbol called name that is declared in s itself, or nil. Registers of a range
-// get their Symbol at the first lookup.
-func (s *scope) find(name string) *Symbol {
-	if sym := s.names[name]; sym != nil || s.ranges == nil {
-		return sym
+// newScope returns the scope of block b, or of the module if b is nil.
+func newScope(outer *scope, b *Block) *scope {
+	s := &scope{outer: outer, names: map[string]*Symbol{}}
+	if b == nil {
+		return s
 	}
-	for end := len(name); end > 1 && isDigit(name[end-1]); end-- {
-		v := s.ranges[name[:end-1]]
+	for _, st := range b.Stmts {
+		if v, ok := st.(*Var); ok && v.Count > 0 && s.later[v.Name] == nil {
+			if s.later == nil {
+				s.later, s.taken = map[string]*Var{}, map[*Var]string{}
+			}
+			s.later[v.Name] = v
+		}
+	}
+	return s
+}
+
+// add adds sym to the names of s.
+func (s *scope) add(sym *Symbol) {
+	s.names[sym.Name] = sym
+	if v := rangeOf(s.later, sym.Name); v != nil && s.taken[v] == "" {
+		s.taken[v] = sym.Name
+	}
+}
+
+// maxCountDigits is the number of digits of the largest Count.
+const maxCountDigits = 10
+
+// rangeOf returns the range that contains a name, or nil.
+func rangeOf(ranges map[string]*Var, name string) *Var {
+	if ranges == nil {
+		return nil
+	}
+	for end := len(name); end > max(1, len(name)-maxCountDigits) && isDigit(name[end-1]); end-- {
+		v := ranges[name[:end-1]]
 		digits := name[end-1:]
 		if v == nil || len(digits) > 1 && digits[0] == '0' {
 			continue
 		}
 		if n, err := strconv.Atoi(digits); err == nil && n < v.Count {
-			sym := &Symbol{Kind: RegisterSymbol, Name: name, Type: v.Type, Vec: v.Vec, Index: -1, Var: v}
-			s.names[name] = sym
-			return sym
+			return v
 		}
 	}
 	return nil
+}
+
+// find returns the symbol called name that is declared in s itself, or nil. Registers of a range
+// get their Symbol at the first lookup.
+func (s *scope) find(name string) *Symbol {
+	sym := s.names[name]
+	if sym == nil {
+		if v := rangeOf(s.ranges, name); v != nil {
+			sym = &Symbol{Kind: RegisterSymbol, Name: name, Type: v.Type, Vec: v.Vec, Index: -1, Var: v}
+			s.add(sym)
+		}
+	}
+	return sym
 }
 
 // lookup returns the symbol called name in s, in an enclosing scope or among the special
@@ -99,7 +136,7 @@ func (s *scope) declare(sym *Symbol) error {
 	old := s.find(sym.Name)
 	switch {
 	case old == nil:
-		s.names[sym.Name] = sym
+		s.add(sym)
 	case sym.Kind == VarSymbol && sym.completedBy(old) && old.Var.Size() > 0: // the more complete one stays
 	case old.completedBy(sym):
 		s.names[sym.Name] = sym
@@ -162,21 +199,9 @@ func (s *scope) declareRange(v *Var) error {
 	if s.ranges[v.Name] != nil {
 		return fmt.Errorf("%s<%d>: a range with this prefix is already declared", v.Name, v.Count)
 	}
-	for name := range s.names {
-		if n, ok := numberAfter(v.Name, name); ok && n < v.Count {
-			return fmt.Errorf("%s<%d> redeclares %s", v.Name, v.Count, name)
-		}
+	if name := s.taken[v]; name != "" {
+		return fmt.Errorf("%s<%d> redeclares %s", v.Name, v.Count, name)
 	}
 	s.ranges[v.Name] = v
 	return nil
-}
-
-// numberAfter returns the number that follows prefix in a register's name, if one does.
-func numberAfter(prefix, name string) (n int, ok bool) {
-	digits, ok := strings.CutPrefix(name, prefix)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(digits)
-	return n, err == nil && strconv.Itoa(n) == digits
 }

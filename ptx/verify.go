@@ -14,7 +14,7 @@ import (
 // name the function that they were found in. Functions without errors are bound even if others
 // have errors.
 func Verify(m *Module) error {
-	v := &verifier{m: m, globals: newScope(nil), have: Need{Version: m.Version, Target: m.Target}}
+	v := &verifier{m: m, globals: newScope(nil, nil), have: Need{Version: m.Version, Target: m.Target}}
 	v.header()
 	for _, d := range m.Decls {
 		switch d := d.(type) {
@@ -104,7 +104,12 @@ type verifier struct {
 	found   int    // number of errors in fn, or outside of functions
 	fn      *Func  // the function being checked; nil outside of functions
 	instr   *Instr // the instruction being checked
+	listed  int    // number of targets in the lists of all instructions so far
 }
+
+// maxListed is the maximum number of targets in the lists of all instructions of a module, where a
+// list counts for each instruction that uses it.
+const maxListed = 1 << 20
 
 // fail adds an error at a position.
 func (v *verifier) fail(at Pos, kind error, format string, args ...any) {
@@ -154,7 +159,7 @@ func (v *verifier) function(f *Func) {
 	case len(f.Results) > 1:
 		v.fail(f.Pos, ErrUnsupported, "%s: %d results are not supported: want at most 1", f.Name, len(f.Results))
 	}
-	s := newScope(v.globals)
+	s := newScope(v.globals, f.Body)
 	for _, p := range f.Results {
 		if v.parameter(s, f, p); p.Space == Param && p.Size() == 0 {
 			v.fail(p.Pos, ErrInvalid, "%s: the result is an array without a length, want one", p.Name)
@@ -209,11 +214,12 @@ var functionAttrs = map[string]struct {
 
 // attrs checks the directives between the parameters of f and its body.
 func (v *verifier) attrs(f *Func) {
-	for k, a := range f.Attrs {
+	var earlier []string // each directive once
+	for _, a := range f.Attrs {
 		row := functionAttrs[a.Name]
 		v.require(f.Pos, "."+a.Name, row.need)
-		conflict := slices.IndexFunc(f.Attrs[:k], func(b Attr) bool {
-			return row.not == b.Name || functionAttrs[b.Name].not == a.Name
+		conflict := slices.IndexFunc(earlier, func(b string) bool {
+			return row.not == b || functionAttrs[b].not == a.Name
 		})
 		switch {
 		case row.entry && !f.Entry:
@@ -223,7 +229,10 @@ func (v *verifier) attrs(f *Func) {
 		case row.positive && slices.Contains(a.Args, 0):
 			v.fail(f.Pos, ErrInvalid, "%s: .%s %d: want at least 1", f.Name, a.Name, a.Args)
 		case conflict >= 0:
-			v.fail(f.Pos, ErrInvalid, "%s: .%s and .%s: want one of them", f.Name, f.Attrs[conflict].Name, a.Name)
+			v.fail(f.Pos, ErrInvalid, "%s: .%s and .%s: want one of them", f.Name, earlier[conflict], a.Name)
+		}
+		if !slices.Contains(earlier, a.Name) {
+			earlier = append(earlier, a.Name)
 		}
 	}
 }
@@ -252,7 +261,7 @@ func (v *verifier) block(s *scope, b *Block) {
 		case *Prototype:
 			v.declare(s, st.Pos, &Symbol{Kind: PrototypeSymbol, Name: st.Name, Index: -1, Func: st.Func})
 		case *Block:
-			v.block(newScope(s), st)
+			v.block(newScope(s, st), st)
 		case *Instr:
 			v.instruction(s, st)
 		}

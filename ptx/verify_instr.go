@@ -115,6 +115,11 @@ func (v *verifier) target(s *scope, kind OperandKind, n *Name) {
 		v.bad("%s lists other targets than those of this instruction", n.Name)
 	case sym.Kind != want && !(sym.Kind == TargetsSymbol && kind == ProtoOperand):
 		v.bad("%s is a %s, want a %v", n.Name, describe(sym), want)
+	case sym.Kind == TargetsSymbol:
+		if v.listed += len(sym.Targets.List); v.listed > maxListed {
+			v.fail(v.instr.Pos, ErrUnsupported, "%s: more than %d targets in the lists of all instructions are not supported",
+				v.instr.Mnemonic(), maxListed)
+		}
 	}
 }
 
@@ -369,7 +374,7 @@ func (v *verifier) call(s *scope) {
 		case *Name:
 			switch sym := a.Sym; {
 			case sym == nil:
-			case sym.Kind == TargetsSymbol:
+			case sym.Kind == TargetsSymbol && v.listed <= maxListed:
 				for _, t := range sym.Targets.List {
 					if t.Sym != nil && t.Sym.Func != nil {
 						callees = append(callees, t.Sym.Func)

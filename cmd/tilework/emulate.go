@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tilework/internal/host"
 	"tilework/internal/matio"
 	"tilework/internal/names"
 	"tilework/ptx"
@@ -187,7 +188,7 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 		return fmt.Errorf("--max-instructions %d: want 0 or more", f.maxInstructions)
 	}
 	described := []kernelLaunch{f.kernelLaunch}
-	mem := emu.NewMemory(emu.MemoryOptions{TrackWrites: checked})
+	mem := emu.NewMemory(emu.MemoryOptions{Room: host.CheckMemory, TrackWrites: checked})
 	var args []kernelArg
 	if f.script != "" {
 		if described, args, err = f.readScript(ctx, mem); err != nil {

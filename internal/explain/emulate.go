@@ -8,6 +8,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/host"
 	"tilework/internal/model"
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -78,7 +79,7 @@ func (j *job) withProblem(p *gemm.Problem) (*job, error) {
 // and 0 for C and the bias.
 func (j *job) load(a, b func(i, j int) float64) (*Machine, error) {
 	own := *j
-	m := &Machine{job: &own, memory: emu.NewMemory(emu.MemoryOptions{TrackWrites: true})}
+	m := &Machine{job: &own, memory: emu.NewMemory(emu.MemoryOptions{Room: host.CheckMemory, TrackWrites: true})}
 	var err error
 	if m.program, err = emu.Load(j.module); err != nil {
 		return nil, err

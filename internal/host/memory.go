@@ -31,7 +31,16 @@ func Available() (uint64, bool) {
 
 // budgets returns the memory that is left under each known limit.
 func budgets() []budget {
-	return slices.Concat(systemBudgets(), processBudgets(), addressBudgets(strconv.IntSize))
+	return slices.Concat(systemBudgets(), processBudgets(), addressBudgets(addressBits()))
+}
+
+// addressBits returns the number of bits of an address. WebAssembly has integers of 64 bits and
+// addresses of 32.
+func addressBits() int {
+	if runtime.GOARCH == "wasm" {
+		return 32
+	}
+	return strconv.IntSize
 }
 
 // addressBudgets returns the part of a 32-bit address space that the Go heap does not use yet, and
@@ -67,7 +76,7 @@ func tightest(all []budget) (budget, bool) {
 // process if memory runs out, so this must be checked before. The argument name describes the data
 // in the error.
 func CheckMemory(bytes int, name string) error {
-	if bytes < minCheckedLimited || bytes < minChecked && !limited() && strconv.IntSize > 32 {
+	if bytes < minCheckedLimited || bytes < minChecked && !limited() && addressBits() > 32 {
 		return nil
 	}
 	if b, ok := tightest(budgets()); ok && uint64(bytes) > b.free {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tilework/internal/host"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
@@ -138,7 +139,7 @@ func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, 
 		return nil, fmt.Errorf("%d arguments: want one for each of the %d parameters of %s", len(q.Args), len(params),
 			q.Entry)
 	}
-	memory := emu.NewMemory(emu.MemoryOptions{TrackWrites: true})
+	memory := emu.NewMemory(emu.MemoryOptions{Room: host.CheckMemory, TrackWrites: true})
 	var outputs []*matrix
 	var values []any
 	for i := range params {

@@ -64,7 +64,7 @@ func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 			ac.short, ac.base = base.Sym.Type.Bits() == 32, base.Sym
 		}
 		// Arguments of calls and parameters of functions are stored in local memory.
-		if ac.space == ptx.Param && !(d.f.Entry && (base.Sym.Kind != ptx.VarSymbol || isParameter(d.f, v))) {
+		if ac.space == ptx.Param && !(d.f.Entry && (base.Sym.Kind != ptx.VarSymbol || d.f.buffered[v])) {
 			ac.space = ptx.Local
 		}
 	}

@@ -140,9 +140,20 @@ func execCpAsync(w *warp, in *inst) {
 	w.active = all
 	a.mask = all &^ refused
 	a.group = q.groups
+	w.checkOpen(in, len(q.open))
 	q.open = append(q.open, a)
 	if b.cluster.rng.next()&1 == 0 {
 		a.move()
+	}
+}
+
+// maxOpen is the maximum number of operations of one kind that a warp can start without a wait.
+const maxOpen = 1 << 14
+
+// checkOpen ends the launch if a warp has started too many operations without a wait.
+func (w *warp) checkOpen(in *inst, open int) {
+	if open == maxOpen {
+		w.misuse(in, "the warp has started %d operations without a wait: want fewer", maxOpen)
 	}
 }
 

@@ -127,6 +127,7 @@ func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 			m.read()
 			f.release(m.source.block)
 		}, m.writeGlobal)
+		w.checkOpen(in, len(w.bulk.open))
 		w.bulk.open = append(w.bulk.open, openBulk{asyncOp: f, lane: lane, group: w.bulk.groups[lane]})
 		w.block.cluster.startAsync(f)
 		return

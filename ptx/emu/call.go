@@ -1,7 +1,9 @@
 package emu
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"tilework/ptx"
@@ -108,20 +110,29 @@ func (p *Program) callable(through *ptx.Symbol) []*function {
 		}
 		return fs
 	}
-	for _, f := range p.ordered() {
-		if p.addressed[f.Name] && f.SameSignature(through.Func) {
-			fs = append(fs, f)
+	return p.addressed[signature(through.Func)]
+}
+
+// signature returns a text that functions have in common if [ptx.Func.SameSignature] is true for
+// them.
+func signature(f *ptx.Func) string {
+	var b strings.Builder
+	fmt.Fprint(&b, f.Entry)
+	for _, list := range [][]*ptx.Var{f.Results, f.Params} {
+		fmt.Fprint(&b, ":")
+		for _, v := range list {
+			fmt.Fprint(&b, v.Space, v.Size(), ",")
 		}
 	}
-	return fs
+	return b.String()
 }
 
 // findAddressed sets p.addressed to the functions whose addresses the module uses.
 func (p *Program) findAddressed() {
-	p.addressed = map[string]bool{}
+	names := map[string]bool{}
 	use := func(o ptx.Operand) {
 		if n, ok := o.(*ptx.Name); ok && n.Sym != nil && n.Sym.Kind == ptx.FuncSymbol {
-			p.addressed[n.Name] = true
+			names[n.Name] = true
 		}
 	}
 	var initial func(n *ptx.Init)
@@ -143,10 +154,25 @@ func (p *Program) findAddressed() {
 			})
 		}
 	}
+	p.addressed = map[string][]*function{}
+	for _, f := range p.ordered() {
+		if names[f.Name] {
+			p.addressed[signature(f.Func)] = append(p.addressed[signature(f.Func)], f)
+		}
+	}
 }
+
+// maxIndirect is the maximum number of operands of all indirect calls of a program, where a call
+// counts once for each function that it can call.
+const maxIndirect = 1 << 20
 
 // indirectCall decodes a call of the function whose address is in a slot.
 func (d *decoder) indirectCall(slot uint32, callees []*function, results, args []ptx.Operand) execFunc {
+	if d.p.indirect += len(callees) * (1 + len(results) + len(args)); d.p.indirect > maxIndirect {
+		d.fail(unsupported(d.i.Pos, "a program whose indirect calls have more than %d operands, counted for each function "+
+			"that they can call,", maxIndirect))
+		return nil
+	}
 	calls := map[uint64]*call{}
 	for _, fn := range callees {
 		if fn.Body == nil {
@@ -169,7 +195,7 @@ func (d *decoder) indirectCall(slot uint32, callees []*function, results, args [
 func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) passedValue {
 	if n, ok := arg.(*ptx.Name); ok && n.Sym.Kind == ptx.VarSymbol {
 		v := n.Sym.Var
-		if at, ok := d.f.layout[v]; ok && v.Space == ptx.Param && !(d.f.Entry && isParameter(d.f, v)) {
+		if at, ok := d.f.layout[v]; ok && v.Space == ptx.Param && !d.f.buffered[v] {
 			return passedValue{offset: at, size: uint64(v.Size())}
 		}
 	}
@@ -190,38 +216,30 @@ func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 	if v.Space != ptx.RegSpace {
 		return passedValue{offset: callee.layout[v], size: uint64(v.Size())}
 	}
-	p := passedValue{register: true, size: uint64(v.Type.Bytes())}
-	for n, sym := range callee.registers {
-		if sym.Var == v {
-			p.offset = uint64(callee.slots[n])
-			return p
-		}
+	at := callee.inRegisters[v]
+	if at == always {
+		return passedValue{} // the callee does not use it
 	}
-	return passedValue{} // the callee does not use it
+	return passedValue{register: true, offset: uint64(at), size: uint64(v.Type.Bytes())}
 }
 
 // call calls a function for the active lanes.
 func (w *warp) call(in *inst, c *call) {
-	if w.frame.localEnd()+c.fn.localSize > uint64(w.block.run.localSize) {
+	if w.frame.localEnd()+c.fn.stackBytes() > uint64(w.block.run.localSize) {
 		w.fail(w.siteError(ErrMisuse, in, "nested calls exceed the %s of local memory per thread",
 			bytesText(uint64(w.block.run.localSize))))
 		return
 	}
-	f := w.newFrame(c.fn, w.frame, w.active)
+	f, err := w.newFrame(c.fn, w.frame, w.active)
+	if err != nil {
+		w.fail(fmt.Errorf("%v: warp %d of block %v: %w", in.site, w.index, w.block.index, err))
+		return
+	}
 	f.call, f.passing, f.next = in, c, w.pc
 	for k := range c.args {
 		w.pass(c.params[k], f, c.args[k], w.frame)
 	}
 	w.continueIn(f, 0)
-}
-
-func isParameter(f *function, v *ptx.Var) bool {
-	for _, p := range f.Params {
-		if p == v {
-			return true
-		}
-	}
-	return false
 }
 
 // execRet exits the threads in a kernel and returns to the caller in a function.

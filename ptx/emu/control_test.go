@@ -181,7 +181,7 @@ func TestReconvergenceOrder(t *testing.T) {
 		{"nested loop", [][]int32{{1}, {2, 5}, {3, 4}, {2}, {1}, {}}, [][2]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}}},
 		{"loop with two entries", [][]int32{{1, 2}, {2}, {1, 3}, {}}, [][2]int{{1, 3}, {2, 3}}},
 	} {
-		rank := reconvergence(c.succs)
+		rank, _ := reconvergence(c.succs)
 		for _, w := range c.want {
 			if rank[w[0]] >= rank[w[1]] {
 				t.Errorf("%s: ranks are %v: want block %d before block %d", c.name, rank, w[0], w[1])

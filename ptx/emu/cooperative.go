@@ -16,7 +16,7 @@ const maxTurnLog2 = 6
 
 // cooperates reports whether the launch is cooperative.
 func (r *run) cooperates() bool {
-	return r.entry.readsSpecial(environmentPrefix) && r.launch.Grid.count()*r.launch.Block.count() <= maxResident
+	return r.entry.readsSpecial(environmentPrefix) && r.launch.Grid.count() <= maxResident/r.launch.Block.count()
 }
 
 // newGridBarrier allocates the barrier of cooperative groups: the size of its memory and a counter

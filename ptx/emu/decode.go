@@ -40,6 +40,12 @@ type decodeFunc func(d *decoder) execFunc
 
 func (p *Program) decode(f *function) error {
 	f.first = len(p.sites)
+	switch {
+	case f.Entry && f.paramSize > maxParams:
+		return unsupported(f.Pos, "%s: %d bytes of parameters, more than %d,", f.Name, f.paramSize, maxParams)
+	case len(f.registers) > maxRegisters:
+		return unsupported(f.Pos, "%s: a function of more than %d registers", f.Name, maxRegisters)
+	}
 	d := &decoder{p: p, f: f, labels: map[*ptx.Label]int32{}, consts: map[constant]uint32{}, filled: map[fill]uint32{}}
 	d.collect()
 	for k := range f.code {
@@ -49,55 +55,69 @@ func (p *Program) decode(f *function) error {
 			return err
 		}
 	}
-	for k := range f.code {
-		if i := f.code[k].site.Instr; i.Op == "ld" && i.Has("volatile") {
-			f.code[k].site.Decides = f.decides(k)
-		}
+	if f.frameSize > maxFrame {
+		return unsupported(f.Pos, "%s: a function with %s of registers and constants per warp, more than %s,", f.Name,
+			bytesText(uint64(f.frameSize)), bytesText(maxFrame))
 	}
+	f.findDeciding()
 	// A body that ends without ret or exit returns.
 	f.code = append(f.code, inst{exec: execRet, pc: int32(len(f.code)), index: int32(len(p.sites)), site: &Site{
 		Func: f.Name, Index: len(p.sites), Pos: f.Body.Pos, Opcode: "ret", Instr: &ptx.Instr{Op: "ret"},
 	}})
 	p.sites = append(p.sites, f.code[len(f.code)-1].site)
-	d.orderBlocks()
-	return nil
+	return d.orderBlocks()
 }
 
-// decides reports whether the branch after instruction k may depend on a result of the instruction:
-// through registers, or through a variable of the thread, as in code without optimisation.
-func (f *function) decides(k int) bool {
-	depends := map[*ptx.Symbol]bool{}
-	for _, r := range f.code[k].writes {
-		depends[r.sym] = true
+// findDeciding sets Site.Decides of the volatile loads whose result the branch after them may depend
+// on: through registers, or through a variable of the thread, as in code without optimisation. It
+// follows the registers that decide a branch backwards from the branch.
+func (f *function) findDeciding() {
+	branch := 1                                 // number of the branch, counted from the end
+	decides := make([]int, len(f.registers))    // by register: the last branch that its value decides
+	mark := func(list []register, branch int) { // branch 0 is none
+		for _, r := range list {
+			decides[r.index] = branch
+		}
 	}
-	for n := range f.code[k+1:] {
-		in := &f.code[k+1+n]
+	for k := range slices.Backward(f.code) {
+		in := &f.code[k]
 		i := in.site.Instr
-		reads := i.Guard != nil && depends[i.Guard.Pred.Sym]
-		if i.Op == "bra" && i.Guard != nil || i.Op == "ret" || i.Op == "exit" {
-			return reads
+		decided := slices.ContainsFunc(in.writes, func(r register) bool { return decides[r.index] == branch })
+		if i.Op == "ld" && i.Has("volatile") {
+			in.site.Decides = decided
 		}
-		for _, r := range in.reads {
-			reads = reads || depends[r.sym]
+		ends := i.Op == "bra" && i.Guard != nil || i.Op == "ret" || i.Op == "exit"
+		if ends {
+			branch++
 		}
-		if reads && i.Op == "st" && !i.Has("volatile") {
-			return true
-		}
-		for _, r := range in.writes {
-			depends[r.sym] = reads
+		mark(in.writes, 0)
+		switch {
+		case ends && i.Guard != nil:
+			decides[i.Guard.Pred.Sym.Index] = branch
+		case ends:
+		case decided, i.Op == "st" && !i.Has("volatile"):
+			mark(in.reads, branch) // includes the guard
 		}
 	}
-	return false
 }
+
+// Limits of a function. maxParams is the number of bytes of a kernel's parameters (manual:
+// "kernel-function-parameters").
+const (
+	maxParams    = 32764
+	maxRegisters = 1 << 20
+	maxFrame     = 1 << 30 // bytes of a frame's register file
+)
 
 // layOut assigns offsets to the function's parameters and registers. Calls need them before the
 // function itself is decoded.
 func (f *function) layOut() {
 	f.uses = map[*variable]bool{}
-	f.layout = map[*ptx.Var]uint64{}
+	f.layout, f.inRegisters = map[*ptx.Var]uint64{}, map[*ptx.Var]uint32{}
 	var size uint64
 	for _, v := range slices.Concat(f.Results, f.Params) {
 		if v.Space == ptx.RegSpace {
+			f.inRegisters[v] = always // not used
 			continue
 		}
 		size = alignUp(size, v.Alignment())
@@ -105,7 +125,11 @@ func (f *function) layOut() {
 		size += uint64(v.Size())
 	}
 	if f.Entry {
-		f.paramSize = int(size)
+		f.paramSize = int(min(size, math.MaxInt32))
+		f.buffered = make(map[*ptx.Var]bool, len(f.Params))
+		for _, v := range f.Params {
+			f.buffered[v] = true
+		}
 	} else {
 		f.localSize = size
 	}
@@ -114,6 +138,9 @@ func (f *function) layOut() {
 	at := uint32(slotAlign) // the first slot holds always
 	for n, sym := range f.registers {
 		f.slots[n] = at
+		if _, ok := f.inRegisters[sym.Var]; ok {
+			f.inRegisters[sym.Var] = at
+		}
 		at += slotSize(sym.Type) * uint32(max(sym.Vec, 1))
 	}
 	f.clear, f.frameSize = at, at
@@ -137,7 +164,7 @@ func (d *decoder) collect() {
 	d.unused = map[*ptx.Instr]uint64{}
 	unused := uint64(0) // of the next instruction
 	var source ptx.Pos
-	lines := sourceLines{module: p.module, calls: map[ptx.Loc]*ptx.Loc{}}
+	lines := sourceLines{program: p, calls: map[ptx.Loc]*ptx.Loc{}}
 	f.Body.Walk(func(s ptx.Stmt) {
 		switch s := s.(type) {
 		case *ptx.Label:
@@ -177,9 +204,13 @@ func (d *decoder) collect() {
 
 // sourceLines finds the source lines of a function's instructions.
 type sourceLines struct {
-	module *ptx.Module
-	calls  map[ptx.Loc]*ptx.Loc // InlinedAt of the lines so far
+	program *Program
+	calls   map[ptx.Loc]*ptx.Loc // InlinedAt of the lines so far
 }
+
+// maxInlined is the maximum number of calls that are followed from an inlined line. The calls can
+// be recursive.
+const maxInlined = 64
 
 // of returns the position of l in the file of the kernel. For a line in a function of another file
 // that was inlined, such as a header of CUDA, this is the position of the call.
@@ -189,7 +220,7 @@ func (s *sourceLines) of(l *ptx.Loc) ptx.Pos {
 		s.calls[place(l)] = l.InlinedAt
 	}
 	outer := l
-	for n := 0; n <= len(s.calls); n++ { // the calls can be recursive
+	for range min(len(s.calls)+1, maxInlined) {
 		at := outer.InlinedAt
 		if at == nil {
 			at = s.calls[place(outer)]
@@ -199,14 +230,17 @@ func (s *sourceLines) of(l *ptx.Loc) ptx.Pos {
 		}
 		outer = at
 	}
-	for n := 0; l.File != outer.File && n <= len(s.calls); n++ {
+	for range min(len(s.calls)+1, maxInlined) {
+		if l.File == outer.File {
+			break
+		}
 		if l.InlinedAt == nil {
 			l = s.calls[place(l)]
 		} else {
 			l = l.InlinedAt
 		}
 	}
-	return s.module.Source(l)
+	return s.program.source(l)
 }
 
 // instruction decodes the current instruction.
@@ -424,7 +458,7 @@ func (d *decoder) address(v *ptx.Var, offset int64, size int) uint32 {
 	f := fill{size: uint8(size), add: uint64(offset)}
 	if at, ok := d.f.layout[v]; ok {
 		f.add += at
-		if f.kind = fillLocal; d.f.Entry && isParameter(d.f, v) {
+		if f.kind = fillLocal; d.f.buffered[v] {
 			return d.constant(map[int]ptx.Type{4: ptx.U32, 8: ptx.U64}[size], f.add)
 		}
 	} else {

@@ -1,6 +1,9 @@
 package emu
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // frame holds the registers of a function call by lanes of a warp, and the return location. Lanes
 // that diverge in a function share its frame.
@@ -20,8 +23,27 @@ type frame struct {
 	undefined undefinedRegisters // maintained if the warp tracks values
 }
 
-// newFrame returns an initialized frame for a call by the lanes of mask.
-func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
+// maxCallBytes is the maximum number of bytes of the register files of all calls of a launch.
+const maxCallBytes = 4 << 30
+
+// takeFrame asks for the memory of a frame of fn. The error wraps ErrOutOfMemory.
+func (r *run) takeFrame(fn *function) error {
+	bytes := fn.frameBytes()
+	if sum := r.callBytes.Add(int64(bytes)); sum > maxCallBytes {
+		return fmt.Errorf("the registers of nested calls exceed %s: %w", bytesText(maxCallBytes), ErrOutOfMemory)
+	}
+	return r.mem.room.take(bytes, "the registers of nested calls")
+}
+
+// frameBytes returns the memory of a frame of fn, with the record of undefined values.
+func (fn *function) frameBytes() float64 {
+	const record = 2 * lanes // bytes for each register, without bits
+	return 2*float64(fn.frameSize) + record*float64(len(fn.registers))
+}
+
+// newFrame returns an initialized frame for a call by the lanes of mask. It returns an error if there
+// is no memory for the frame of a function.
+func (w *warp) newFrame(fn *function, caller *frame, mask uint32) (*frame, error) {
 	pool := w.frames[fn]
 	var f *frame
 	if n := len(pool); n > 0 {
@@ -32,6 +54,11 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 	if f != nil {
 		poison(f.file[slotAlign/8 : fn.clear/8])
 	} else {
+		if caller != nil {
+			if err := w.block.run.takeFrame(fn); err != nil {
+				return nil, err
+			}
+		}
 		f = &frame{fn: fn, file: make([]uint64, (fn.frameSize+7)/8)}
 		f.base = unsafe.Pointer(&f.file[0])
 		poison(f.file)
@@ -52,11 +79,20 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 		f.undefined.reset(len(fn.registers))
 		w.undefinedLocal.clear(f.local, int(fn.localSize), mask)
 	}
-	return f
+	return f, nil
 }
 
 // localEnd returns the offset in local memory of the variables of functions that f calls.
-func (f *frame) localEnd() uint64 { return alignUp(f.local+f.fn.localSize, localAlign) }
+func (f *frame) localEnd() uint64 { return f.local + f.fn.stackBytes() }
+
+// stackBytes returns the local memory that a call of fn takes: that of its variables, and at least
+// localAlign bytes, as a GPU stores the return address. This limits the depth of calls.
+func (fn *function) stackBytes() uint64 {
+	if fn.Entry {
+		return alignUp(fn.localSize, localAlign)
+	}
+	return alignUp(max(fn.localSize, 1), localAlign)
+}
 
 // keepFrames keeps the frames of calls that have returned for later launches.
 func (w *warp) keepFrames() {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -107,6 +106,9 @@ type run struct {
 	ctx   context.Context
 	next  atomic.Int64  // next cluster to run
 	spent atomic.Uint64 // instructions
+	// callBytes is the memory of the register files of calls, and printed the number of bytes that
+	// vprintf has printed.
+	callBytes, printed atomic.Int64
 	// running is the number of workers that still run clusters.
 	running atomic.Int64
 	// together holds the clusters of a cooperative launch, and gridBarrier the address of its barrier.
@@ -153,10 +155,15 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 	workers = min(workers, r.clusters)
 	cooperative := r.cooperates()
 	if cooperative {
+		workers = r.clusters
+	}
+	if err := mem.room.take(float64(workers)*r.workerBytes(), "the launch"); err != nil {
+		return Stats{}, fmt.Errorf("%s: %w", l.Entry, err)
+	}
+	if cooperative {
 		if r.gridBarrier, err = r.newGridBarrier(); err != nil {
 			return Stats{}, err
 		}
-		workers = r.clusters
 	}
 	all := make([]*worker, workers)
 	var wg sync.WaitGroup
@@ -328,12 +335,13 @@ func (r *run) link() error {
 // walkCalls calls visit once for f and each function that it calls directly or indirectly, callers
 // before callees.
 func (f *function) walkCalls(visit func(*function)) {
-	seen := []*function{f}
-	for n := 0; n < len(seen); n++ {
-		visit(seen[n])
-		for _, g := range seen[n].calls {
-			if !slices.Contains(seen, g) {
-				seen = append(seen, g)
+	list, listed := []*function{f}, map[*function]bool{f: true}
+	for n := 0; n < len(list); n++ {
+		visit(list[n])
+		for _, g := range list[n].calls {
+			if !listed[g] {
+				listed[g] = true
+				list = append(list, g)
 			}
 		}
 	}
@@ -361,21 +369,39 @@ func (f *function) communicates() bool {
 	return does
 }
 
-// localBytes returns the local memory that a thread needs for f and its callees.
+// localBytes returns the local memory that a thread needs for f and its callees. The result is more
+// than maxLocal if it would be for any depth of calls.
 func (f *function) localBytes() int {
-	depth := map[*function]int{}
-	var visit func(g *function) int
-	visit = func(g *function) int {
-		if n, ok := depth[g]; ok {
+	needs := map[*function]int{}
+	var visit func(g *function, level int) int
+	visit = func(g *function, level int) int {
+		if n, ok := needs[g]; ok {
 			return n // g is recursive if its visit has not ended
 		}
-		depth[g] = stackSize
+		if level > maxLocal/localAlign {
+			return maxLocal + 1
+		}
+		needs[g] = stackSize
 		most := 0
 		for _, h := range g.calls {
-			most = max(most, visit(h))
+			most = max(most, visit(h, level+1))
 		}
-		depth[g] = int(alignUp(g.localSize, localAlign)) + most
-		return depth[g]
+		needs[g] = min(int(min(g.stackBytes(), maxLocal))+most, maxLocal+1)
+		return needs[g]
 	}
-	return visit(f)
+	return visit(f, 0)
+}
+
+// workerBytes returns an estimate of the memory of a worker, from above.
+func (r *run) workerBytes() float64 {
+	const perWarp = 24 << 10 // besides local memory and registers
+	warps := (r.launch.Block.count() + lanes - 1) / lanes
+	copies := 1 // with observers also the record of undefined bytes, and their own records
+	if len(r.launch.Observers) > 0 {
+		copies = 2
+	}
+	block := copies * (r.sharedSize + warps*(lanes*r.localSize+perWarp))
+	perSite := int(unsafe.Sizeof(tally{}) + unsafe.Sizeof(region{}))
+	return float64(r.cluster.count())*(float64(block)+float64(warps)*r.entry.frameBytes()) +
+		float64(len(r.program.sites)*perSite)
 }

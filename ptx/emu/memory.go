@@ -26,6 +26,9 @@ const (
 	firstAddress = 0x7f_0000_0000
 	lastAddress  = 1 << 47
 	defaultLimit = 16 << 30
+	// maxAllocs is the maximum number of allocations that are not freed, besides variables. Free
+	// copies the list of all.
+	maxAllocs = 1 << 16
 	// keptFreed is the number of freed allocations to remember for error messages.
 	keptFreed = 1024
 )
@@ -36,12 +39,14 @@ const (
 type Memory struct {
 	limit int64
 	track bool
+	room  room
 
-	mu   sync.Mutex
-	used int64
-	next uint64
-	// live and freed are sorted by base. They are replaced, never modified, so running warps look
-	// up addresses without a lock.
+	mu     sync.Mutex
+	used   int64
+	allocs int // not freed, without variables
+	next   uint64
+	// live and freed are sorted by base. Elements are added after the end of live, which is otherwise
+	// replaced, never modified, so running warps look up addresses without a lock.
 	live, freed atomic.Pointer[[]*Allocation]
 	modules     map[*Program]*moduleData
 }
@@ -50,6 +55,9 @@ type Memory struct {
 type MemoryOptions struct {
 	// Limit is the maximum number of allocated bytes. 0 means 16 GiB.
 	Limit int64
+	// Room is called before the memory and its launches take bytes of the host's memory. An error
+	// refuses them. The name describes the data. A nil Room never refuses.
+	Room func(bytes int, name string) error
 	// TrackWrites records which bytes the host or a kernel has written, for [Allocation.Unwritten].
 	// It needs one extra bit per byte.
 	TrackWrites bool
@@ -60,7 +68,8 @@ func NewMemory(o MemoryOptions) *Memory {
 	if o.Limit <= 0 {
 		o.Limit = defaultLimit
 	}
-	m := &Memory{limit: o.Limit, track: o.TrackWrites, next: firstAddress, modules: map[*Program]*moduleData{}}
+	m := &Memory{limit: o.Limit, track: o.TrackWrites, room: room{ask: o.Room}, next: firstAddress,
+		modules: map[*Program]*moduleData{}}
 	m.live.Store(new([]*Allocation))
 	m.freed.Store(new([]*Allocation))
 	return m
@@ -89,22 +98,35 @@ type Allocation struct {
 func (m *Memory) Alloc(n int) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a, err := m.alloc(n, "")
-	if err != nil {
+	if err := m.check(n); err != nil {
 		return 0, err
 	}
+	if m.allocs >= maxAllocs {
+		return 0, fmt.Errorf("allocation of %d bytes: there are %d allocations, want at most %d: %w", n, m.allocs, maxAllocs,
+			ErrOutOfMemory)
+	}
+	a := m.alloc(n, "")
+	m.allocs++
 	m.add(a)
 	return a.Base, nil
 }
 
-// alloc returns a new allocation for add. m.mu must be held.
-func (m *Memory) alloc(n int, name string) (*Allocation, error) {
-	if n < 0 {
-		return nil, fmt.Errorf("allocation of %d bytes: %w", n, ErrOutOfMemory)
+// check returns an error if there is no memory for n more bytes. m.mu must be held.
+func (m *Memory) check(n int) error {
+	var err error
+	if n < 0 || int64(n) > m.limit-m.used || uint64(n) > lastAddress-guardGap-allocAlign-m.next {
+		err = fmt.Errorf("%d of %d bytes are in use: %w", m.used, m.limit, ErrOutOfMemory)
+	} else {
+		err = m.room.take(float64(n)*9/8, "the emulated memory") // with a bit for each byte
 	}
-	if int64(n) > m.limit-m.used || uint64(n) > lastAddress-guardGap-allocAlign-m.next {
-		return nil, fmt.Errorf("allocation of %d bytes: %d of %d bytes are in use: %w", n, m.used, m.limit, ErrOutOfMemory)
+	if err != nil {
+		return fmt.Errorf("allocation of %d bytes: %w", n, err)
 	}
+	return nil
+}
+
+// alloc returns a new allocation for add, after check has returned nil. m.mu must be held.
+func (m *Memory) alloc(n int, name string) *Allocation {
 	a := &Allocation{Base: m.next, Size: n, Name: name, words: make([]uint64, max((n+7)/8, 1))}
 	poison(a.words)
 	if m.track {
@@ -113,13 +135,13 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	}
 	m.next = (m.next + uint64(n) + guardGap + allocAlign - 1) &^ (allocAlign - 1)
 	m.used += int64(n)
-	return a, nil
+	return a
 }
 
 // add makes new allocations visible to kernels. m.mu must be held. The list remains sorted, as
 // addresses increase.
 func (m *Memory) add(list ...*Allocation) {
-	live := slices.Concat(*m.live.Load(), list)
+	live := append(*m.live.Load(), list...)
 	m.live.Store(&live)
 }
 
@@ -137,6 +159,7 @@ func (m *Memory) Free(addr uint64) error {
 		return fmt.Errorf("free of %#x: %s: %w", addr, m.describe(addr, 1), ErrAddress)
 	}
 	m.used -= int64(old[i].Size)
+	m.allocs--
 	freed := append(slices.Clone(*m.freed.Load()), &Allocation{Base: addr, Size: old[i].Size})
 	slices.SortFunc(freed, func(a, b *Allocation) int { return compareBase(a, b.Base) })
 	if len(freed) > keptFreed {

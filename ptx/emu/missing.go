@@ -95,6 +95,9 @@ func (w *warp) appendExited(list []Missing, barrier int32, mask uint32) []Missin
 	return list
 }
 
+// maxReachable is the maximum number of elements of worker.reachable.
+const maxReachable = 16 << 20
+
 // skipped reports whether lanes exited after the barrier: they executed code that can run after it,
 // or exited at the first instruction after it. Other lanes exited at a point that is not reachable
 // from the barrier, so they returned early.
@@ -105,6 +108,9 @@ func (k *worker) skipped(barrier int32, e *laneExit) bool {
 	}
 	behind := k.reachable[barrier]
 	if behind == nil {
+		if len(k.reachable)*len(f.next) > maxReachable {
+			clear(k.reachable)
+		}
 		behind = f.pathsFrom(barrier)
 		k.reachable[barrier] = behind
 	}

@@ -53,18 +53,28 @@ func (m *Memory) variables(p *Program) (*moduleData, error) {
 	defer m.mu.Unlock()
 	data := &moduleData{allocs: make([]*Allocation, len(p.variables))}
 	var all []*Allocation
+	total := 0
+	for _, v := range p.variables {
+		switch {
+		case v.Space == ptx.Shared:
+		case v.Linkage == "extern":
+			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module",
+				v.Name)}
+		case int64(v.Size()) > m.limit-m.used-int64(total):
+			return nil, fmt.Errorf("%v: variable %s: %s: %d of %d bytes are in use: %w", v.Pos, v.Name,
+				bytesText(uint64(v.Size())), m.used+int64(total), m.limit, ErrOutOfMemory)
+		default:
+			total += v.Size()
+		}
+	}
+	if err := m.check(total); err != nil {
+		return nil, fmt.Errorf("variables of the module: %w", err)
+	}
 	for n, v := range p.variables {
 		if v.Space == ptx.Shared {
 			continue
 		}
-		if v.Linkage == "extern" {
-			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module",
-				v.Name)}
-		}
-		a, err := m.alloc(v.Size(), v.Name)
-		if err != nil {
-			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
-		}
+		a := m.alloc(v.Size(), v.Name)
 		clear(a.bytes())
 		a.mark(0, a.Size)
 		data.allocs[n] = a

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// orderBlocks finds the basic blocks and computes their reconvergence order.
-func (d *decoder) orderBlocks() {
+// orderBlocks finds the basic blocks and computes their reconvergence order. It returns an error if
+// that would take too much time or stack.
+func (d *decoder) orderBlocks() error {
 	code := d.f.code
 	code[0].leader = true
 	for k := range code {
@@ -42,7 +43,11 @@ func (d *decoder) orderBlocks() {
 			succs[from] = append(succs[from], block[k+1])
 		}
 	}
-	ranks := reconvergence(succs)
+	ranks, ok := reconvergence(succs)
+	if !ok {
+		return unsupported(d.f.Pos, "%s: a function of more than %d basic blocks, or with loops nested more than %d deep,",
+			d.f.Name, maxBlocks, maxLoops)
+	}
 	d.f.rank = make([]int32, len(code))
 	for k := range code {
 		d.f.rank[k] = ranks[block[k]]
@@ -53,6 +58,7 @@ func (d *decoder) orderBlocks() {
 			d.f.next[ranks[from]] = append(d.f.next[ranks[from]], ranks[b])
 		}
 	}
+	return nil
 }
 
 // ends reports whether in leaves the function, and whether lanes can continue at the next
@@ -68,6 +74,13 @@ func (in *inst) ends() (leaves, falls bool) {
 	return false, true
 }
 
+// Limits of a function. The order of its blocks takes a visit for each block and each loop around
+// it, and a frame of the stack for each block.
+const (
+	maxBlocks = 1 << 20
+	maxLoops  = 64 // around a block, on average
+)
+
 // reconvergence returns the rank of each basic block in the order in which groups of diverged lanes
 // run: the group in the block with the lowest rank runs first. succs lists the successors of each
 // block. The function starts at block 0.
@@ -76,29 +89,33 @@ func (in *inst) ends() (leaves, falls bool) {
 // contiguous in it. Lanes that wait for the running group are therefore never on a path that this
 // group must take before it joins them. Loops are found as in Bourdoncle, "Efficient chaotic
 // iteration strategies with widenings" (1993), figure 4.
-func reconvergence(succs [][]int32) []int32 {
-	o := &orderer{succs: succs, depth: make([]int, len(succs))}
-	var reversed []int32
+//
+// It returns false if there are more than maxBlocks blocks, or more visits than maxLoops allows.
+func reconvergence(succs [][]int32) (rank []int32, ok bool) {
+	if len(succs) > maxBlocks {
+		return nil, false
+	}
+	o := &orderer{succs: succs, depth: make([]int, len(succs)), most: maxLoops * (len(succs) + maxLoops)}
+	rank = make([]int32, len(succs))
+	n := int32(0)
 	for b := range succs { // includes unreachable blocks
 		if o.depth[b] == 0 {
 			var part []int32
 			o.visit(int32(b), &part)
-			reversed = append(part, reversed...)
+			for _, b := range slices.Backward(part) {
+				rank[b] = n
+				n++
+			}
 		}
 	}
-	slices.Reverse(reversed)
-	rank := make([]int32, len(succs))
-	for n, b := range reversed {
-		rank[b] = int32(n)
-	}
-	return rank
+	return rank, o.count <= o.most
 }
 
 type orderer struct {
-	succs [][]int32
-	depth []int // number of the visit; 0 before it, done after it
-	count int
-	stack []int32
+	succs       [][]int32
+	depth       []int // number of the visit; 0 before it, done after it
+	count, most int   // visits
+	stack       []int32
 }
 
 const done = math.MaxInt
@@ -111,6 +128,9 @@ func (o *orderer) visit(v int32, part *[]int32) int {
 	o.depth[v] = o.count
 	head, loop := o.count, false
 	for _, s := range o.succs[v] {
+		if o.count > o.most {
+			break
+		}
 		least := o.depth[s]
 		if least == 0 {
 			least = o.visit(s, part)
@@ -131,7 +151,7 @@ func (o *orderer) visit(v int32, part *[]int32) int {
 		}
 		o.depth[top] = 0 // part of v's loop; ordered below without the loop head
 	}
-	if loop {
+	if loop && o.count <= o.most {
 		for _, s := range o.succs[v] {
 			if o.depth[s] == 0 {
 				o.visit(s, part)

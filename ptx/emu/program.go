@@ -61,8 +61,11 @@ type Program struct {
 	variables []*variable // of the module and its functions, except in .local and .param
 	byVar     map[*ptx.Var]*variable
 	byName    map[string]*variable // module scope only
-	addressed map[string]bool      // functions whose addresses the module uses
+	// addressed holds the functions whose addresses the module uses, by signature.
+	addressed map[string][]*function
+	indirect  int // operands of indirect calls, see maxIndirect
 	sites     []*Site
+	files     map[int]string // paths of the .file directives by index
 }
 
 // variable is a variable in .global, .const or .shared.
@@ -88,12 +91,14 @@ type function struct {
 	slots     []uint32
 	// layout holds the offsets of parameters and .local variables. Parameters of an entry are in
 	// the parameter buffer, all others in the frame's local memory.
-	layout    map[*ptx.Var]uint64
-	paramSize int // of an entry
-	localSize uint64
-	first     int  // index of its first instruction in the program
-	matrices  bool // uses wgmma instructions
-	address   uint64
+	layout      map[*ptx.Var]uint64
+	buffered    map[*ptx.Var]bool   // the parameters of an entry
+	inRegisters map[*ptx.Var]uint32 // slots of parameters and results in registers; always if not used
+	paramSize   int                 // of an entry
+	localSize   uint64
+	first       int  // index of its first instruction in the program
+	matrices    bool // uses wgmma instructions
+	address     uint64
 	// Callees and variables of the function.
 	calls []*function
 	uses  map[*variable]bool
@@ -124,7 +129,7 @@ func Load(m *ptx.Module) (*Program, error) {
 	}
 	p := &Program{
 		module: m, functions: map[string]*function{},
-		byVar: map[*ptx.Var]*variable{}, byName: map[string]*variable{},
+		byVar: map[*ptx.Var]*variable{}, byName: map[string]*variable{}, files: m.Files(),
 	}
 	for _, d := range m.Decls {
 		switch d := d.(type) {
@@ -173,15 +178,29 @@ func verify(m *ptx.Module) (invalid map[*ptx.Func]ptx.Errors, err error) {
 // refuse refuses the kernels that can call a function that cannot run. It returns an error if there
 // are kernels but none can run.
 func (p *Program) refuse() error {
+	callers := map[*function][]*function{}
+	nearest := map[*function]*function{} // the function that cannot run, by its callers
+	var todo []*function
 	for _, f := range p.ordered() {
-		if !f.Entry || f.err != nil {
-			continue
+		for _, g := range f.calls {
+			callers[g] = append(callers[g], f)
 		}
-		f.walkCalls(func(callee *function) {
-			if callee.err != nil && f.err == nil {
-				f.err = fmt.Errorf("function %s, which the kernel can call: %w", callee.Name, callee.err)
+		if f.err != nil {
+			nearest[f] = f
+			todo = append(todo, f)
+		}
+	}
+	for n := 0; n < len(todo); n++ {
+		for _, f := range callers[todo[n]] {
+			if nearest[f] != nil {
+				continue
 			}
-		})
+			bad := nearest[todo[n]]
+			if nearest[f] = bad; f.Entry {
+				f.err = fmt.Errorf("function %s, which the kernel can call: %w", bad.Name, bad.err)
+			}
+			todo = append(todo, f)
+		}
 	}
 	refused := p.Refused()
 	if len(refused) == 0 || len(p.Entries()) > 0 {
@@ -222,6 +241,15 @@ func (p *Program) newVariable(v *ptx.Var) *variable {
 	p.variables = append(p.variables, n)
 	p.byVar[v] = n
 	return n
+}
+
+// source returns the source position of l, such as matmul.cu:12:3.
+func (p *Program) source(l *ptx.Loc) ptx.Pos {
+	path, ok := p.files[l.File]
+	if !ok {
+		path = fmt.Sprintf("file %d", l.File)
+	}
+	return ptx.Pos{File: path, Line: l.Line, Col: l.Col}
 }
 
 // Entries returns the sorted names of the kernels that can run.

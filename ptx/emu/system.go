@@ -120,17 +120,38 @@ func (w *warp) peek(in *inst, lane int, addr uint64, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(t.mem, off+uint64(lane)*t.stride)), n)
 }
 
-// cString reads a zero-terminated string.
+// Limits of vprintf and __assertfail.
+const (
+	maxString  = 64 << 10 // bytes of a string; longer ones are cut
+	maxPrinted = 64 << 20 // bytes of a launch
+	maxSpec    = 64       // bytes of a conversion such as %08.3
+)
+
+// cString reads a zero-terminated string. Its bytes count as instructions for the time until the
+// worker checks whether it must stop.
 func (w *warp) cString(in *inst, lane int, addr uint64) string {
 	var b strings.Builder
-	for {
+	for b.Len() < maxString {
 		c := w.peek(in, lane, addr, 1)
 		if c == nil || c[0] == 0 {
-			return b.String()
+			break
 		}
 		b.WriteByte(c[0])
 		addr++
 	}
+	w.worker.unreported += b.Len() / lanes
+	return b.String()
+}
+
+// print prints a part of the output of vprintf. It returns false, and ends the launch, if that is too
+// long.
+func (w *warp) print(in *inst, s string) bool {
+	if w.block.run.printed.Add(int64(len(s))) > maxPrinted {
+		w.misuse(in, "vprintf prints more than %s in a launch", bytesText(maxPrinted))
+		return false
+	}
+	w.block.printed = append(w.block.printed, s...)
+	return true
 }
 
 // deviceVprintf implements vprintf(format, arguments). The arguments are stored one after the
@@ -155,13 +176,16 @@ func deviceVprintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 	format := w.cString(in, lane, args[0])
 	for {
 		plain, rest, found := strings.Cut(format, "%")
-		w.block.printed = append(w.block.printed, plain...)
+		if !w.print(in, plain) {
+			return 0
+		}
 		if !found {
 			break
 		}
 		var s string
-		s, format = w.convert(in, lane, rest, next)
-		w.block.printed = append(w.block.printed, s...)
+		if s, format = w.convert(in, lane, rest, next); !w.print(in, s) {
+			return 0
+		}
 	}
 	if missing {
 		return math.MaxUint64
@@ -174,7 +198,7 @@ func deviceVprintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 func (w *warp) convert(in *inst, lane int, format string, next func(size int) uint64) (text, rest string) {
 	spec, size := "%", 4
 	precise := false
-	for n := 0; n < len(format); n++ {
+	for n := 0; n < min(len(format), maxSpec); n++ {
 		switch c := format[n]; c {
 		case '-', '+', ' ', '#', '.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			precise = precise || c == '.'
@@ -188,7 +212,7 @@ func (w *warp) convert(in *inst, lane int, format string, next func(size int) ui
 			return w.conversion(in, lane, c, spec, size, precise, next), format[n+1:]
 		}
 	}
-	return spec, "" // the format ends within a conversion
+	return spec, format[min(len(format), maxSpec):] // the format ends within a conversion, or it is too long
 }
 
 func (w *warp) conversion(in *inst, lane int, verb byte, spec string, size int, precise bool,

@@ -184,6 +184,7 @@ func (w *warp) startTensor(in *inst, m *tensorMove, load bool, p *tensorPart, do
 	} else {
 		w.emitBulk(p.event(f.origin, f.id, AsyncWrite))
 	}
+	w.checkOpen(in, len(w.transfers))
 	w.transfers = append(w.transfers, tensorTransfer{asyncOp: f, move: m, load: load})
 	c.startAsync(f)
 }

@@ -101,7 +101,7 @@ func (w *warp) start(fn *function, live uint32) {
 		w.matrices.reset(len(fn.registers))
 	}
 	w.atCluster = clusterLanes{}
-	f := w.newFrame(fn, nil, live)
+	f, _ := w.newFrame(fn, nil, live) // the launch has taken its memory
 	w.groups = append(w.groups[:0], group{frame: f, mask: live, from: none})
 	w.resume(0)
 }

@@ -160,6 +160,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	}
 	member := w.index % groupWarps
 	op.warps[member], op.frame[member] = w, w.frame
+	w.checkOpen(in, len(state.using))
 	state.using = append(state.using, use{op.id, w.frame, g})
 	if !op.checkOperands(w, in) {
 		return

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"tilework/internal/device"
+	"tilework/internal/host"
 	"tilework/internal/model"
 	"tilework/internal/phrase"
 	"tilework/ptx"
@@ -121,7 +122,9 @@ func Open(opt Options) (*Device, error) {
 			MaxGrid: device.Dim3{X: 1<<31 - 1, Y: 1<<16 - 1, Z: 1<<16 - 1},
 		},
 		// Only observers use the record of the written bytes.
-		memory: emu.NewMemory(emu.MemoryOptions{Limit: opt.Memory, TrackWrites: opt.Watch != nil}),
+		memory: emu.NewMemory(emu.MemoryOptions{
+			Limit: opt.Memory, Room: host.CheckMemory, TrackWrites: opt.Watch != nil,
+		}),
 		mu:     make(chan struct{}, 1),
 		rng:    rand.New(rand.NewPCG(opt.Seed, 0)),
 		copied: map[*Device]int64{},
