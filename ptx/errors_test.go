@@ -57,6 +57,11 @@ func TestParseErrors(t *testing.T) {
 		{header + ".entry k() { ld.u32 a, [b+0f00000000]; }", `k:4:27: found offset 0f00000000, want an integer below 1<<63`},
 		{header + ".global .u32 x = " + strings.Repeat("{", 70), `k:4:83: initializers are nested more than 64 deep`},
 		{header + ".entry k() " + strings.Repeat("{", 70), `k:4:76: blocks are nested more than 64 deep`},
+		{"// a kernel\n#include <cuda.h>\nint i;", `k:2:1: this is CUDA C: want PTX, such as that of nvcc -ptx`},
+		{"__global__ void f(float *a) { *a = 0; }", `k:1:1: this is CUDA C: want PTX, such as that of nvcc -ptx`},
+		{"\n/* */ extern \"C\" __global__ void f() {}", `k:2:7: this is CUDA C: want PTX, such as that of nvcc -ptx`},
+		{"static __device__ int a;", `k:1:1: this is CUDA C: want PTX, such as that of nvcc -ptx`},
+		{"\x7fELF\x02__global__", `k:1:1: this is machine code: want PTX, such as that of nvcc -ptx`},
 	} {
 		_, err := Parse("k", c.text)
 		if err == nil {

@@ -191,6 +191,9 @@ func isComment(x any) bool {
 // header parses .version, .target and .address_size.
 func (p *parser) header() {
 	if _, ok := p.acceptDot("version"); !ok {
+		if other := p.otherFormat(); other != "" {
+			p.fail(p.pos(), ErrSyntax, "this is %s: want PTX, such as that of nvcc -ptx", other)
+		}
 		p.want(`".version"`)
 	}
 	at, text := p.pos(), p.text(number, "a version such as 8.0")
@@ -215,6 +218,18 @@ func (p *parser) header() {
 			p.fail(at, ErrSyntax, "found address size %d, want 32 or 64", p.m.AddressSize)
 		}
 	}
+}
+
+// otherFormat names the format of a source that is not PTX, or returns "".
+func (p *parser) otherFormat() string {
+	src := p.lex.src
+	switch {
+	case strings.HasPrefix(src, "\x7fELF"):
+		return "machine code"
+	case p.is('#'), strings.Contains(src, "__global__"), strings.Contains(src, "__device__"):
+		return "CUDA C"
+	}
+	return ""
 }
 
 func (p *parser) decl() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -276,12 +275,6 @@ func loadPTX(file string) (*emu.Program, error) {
 	text, err := ptx.ReadFile(file)
 	if err != nil {
 		return nil, matio.FileError(err)
-	}
-	switch {
-	case filepath.Ext(file) == ".cu":
-		return nil, fmt.Errorf("%s is CUDA C: want PTX, such as that of nvcc -ptx %s", file, file)
-	case strings.HasPrefix(text, "\x7fELF"):
-		return nil, fmt.Errorf("%s is machine code: want PTX, such as that of nvcc -ptx", file)
 	}
 	module, err := ptx.Parse(file, text)
 	if err != nil {

@@ -38,12 +38,12 @@ func main() {
 
 // exit prints err, unless it is nil, and ends the process.
 func exit(err error) {
-	code := exitCode(err)
+	code, stderr := exitCode(err), &textWriter{file: os.Stderr}
 	switch {
 	case code == exitInterrupted:
-		fmt.Fprintln(os.Stderr, "tilework: interrupted")
+		fmt.Fprintln(stderr, "tilework: interrupted")
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "tilework:", err)
+		fmt.Fprintln(stderr, "tilework:", err)
 	}
 	os.Exit(code)
 }
@@ -120,6 +120,8 @@ and shows how its GPU kernels work.`,
 			return c.Help()
 		},
 	}
+	root.SetOut(&textWriter{file: os.Stdout})
+	root.SetErr(&textWriter{file: os.Stderr})
 	root.Flags().BoolVar(&version, "version", false, "print the version, like tilework version")
 	root.AddGroup(commandGroups...)
 	for i, group := range [][]*cobra.Command{

@@ -202,7 +202,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	defer f.files.close()
-	output := matio.WriteOptions{Replace: f.force, Stdout: stdout, Map: mapFrom}
+	output := matio.WriteOptions{Replace: f.force, Stdout: rawWriter(stdout), Map: mapFrom}
 	if err := f.checkOutput(dtype.Invalid, output); err != nil {
 		return err
 	}

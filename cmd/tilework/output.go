@@ -44,7 +44,7 @@ func (o *listFlags) width(w io.Writer) int {
 	if o.wide {
 		return 0
 	}
-	if f, ok := w.(*os.File); ok {
+	if f := fileOf(w); f != nil {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 			return columns
 		}

@@ -445,3 +445,71 @@ func TestWrongCPUVariable(t *testing.T) {
 		}
 	}
 }
+
+// TestEscapedText runs commands on files with control characters in names, scripts, messages and
+// the output of a kernel. None may reach the terminal.
+func TestEscapedText(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const header = ".version 8.0\n.target sm_80\n.address_size 64\n"
+	const evil = "\x1b]0;evil\x07"
+	for name, text := range map[string]string{
+		"print.ptx": header + `.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .b8 text[] = {27, 93, 48, 59, 101, 118, 105, 108, 7, 0};
+.entry k() { .reg .b64 %f; .reg .b32 %r; mov.u64 %f, text; call (%r), vprintf, (%f, %f); ret; }`,
+		"file.ptx": header + ".file 1 \"" + evil + "\"\n.entry k() { .reg .b64 %r; mov.u64 %r, 0;\n.loc 1 2 3\n" +
+			"st.global.b64 [%r], %r; ret; }",
+		"bad.ptx":      header + ".pragma \"" + evil + "\"; .entry " + evil,
+		"memory.json":  `{"memory": {"\u001b]0;evil\u0007": "scratch:f32"}, "launches": [{}]}`,
+		"args.json":    `{"launches": [{"entry": "k", "args": ["\u001b]0;evil\u0007"]}]}`,
+		"entry.json":   `{"launches": [{"entry": "\u001b]0;evil\u0007"}]}`,
+		"unknown.json": `{"\u001b]0;evil\u0007": 1}`,
+		evil + ".ptx":  header,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, code := range map[string]int{
+		"emulate print.ptx": 0, "emulate file.ptx": 1, "emulate bad.ptx": 2, "emulate " + evil + ".ptx": 2,
+		"emulate print.ptx --script memory.json": 2, "emulate print.ptx --script args.json": 2,
+		"emulate print.ptx --script entry.json": 2, "emulate print.ptx --script unknown.json": 2,
+		"mul " + evil + " b.npy -o c.npy": 2, "emulate " + evil: 2,
+	} {
+		command, stdout, stderr := process(args)
+		err := command.Run()
+		if got := command.ProcessState.ExitCode(); got != code {
+			t.Errorf("%q: exit code %d, %v; want %d", args, got, err, code)
+		}
+		for _, text := range []string{stdout.String(), stderr.String()} {
+			if strings.ContainsAny(text, "\x1b\x07") {
+				t.Errorf("%q: %q has control characters", args, text)
+			}
+		}
+		if all := stdout.String() + stderr.String(); !strings.Contains(all, "1b") {
+			t.Errorf("%q: %q does not show the escaped characters", args, all)
+		}
+	}
+}
+
+// TestEndlessScript checks that scripts that are pipes, devices or huge are refused at once.
+func TestEndlessScript(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := unix.Mkfifo("pipe.json", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { ret; }"
+	for name, text := range map[string]string{"k.ptx": text, "large.json": strings.Repeat(" ", maxScript+1)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]string{
+		"pipe.json": "pipe.json: not a regular file", "/dev/zero": "/dev/zero: not a regular file",
+		"large.json": "more than 1048576 bytes", ".": "is a directory", "none.json": "none.json: no such file",
+	} {
+		_, stderr, code := run(t.Context(), "emulate", "k.ptx", "--script", file)
+		if code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q; want %q", file, code, stderr, want)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -19,11 +18,11 @@ type progress struct {
 
 // newProgress returns a progress that draws on w if w is a terminal, and otherwise draws nothing.
 func newProgress(w io.Writer) *progress {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		w = nil
+	p := &progress{start: time.Now()}
+	if f := fileOf(w); f != nil && term.IsTerminal(int(f.Fd())) {
+		p.w = f
 	}
-	return &progress{w: w, start: time.Now()}
+	return p
 }
 
 // update sets the fraction of the work that is done.

@@ -70,6 +70,8 @@ func TestOwnErrors(t *testing.T) {
 		want   string
 	}{
 		{func(q *OwnRequest) { q.PTX = "int main()" }, "your.ptx:1"},
+		{func(q *OwnRequest) { q.PTX = "__global__ void k() {}" },
+			"your.ptx:1:1: this is CUDA C: want PTX, such as that of nvcc -ptx"},
 		{func(q *OwnRequest) { q.Args = q.Args[1:] }, "11 arguments: want one for each of the 12 parameters"},
 		{func(q *OwnRequest) { q.Args[0].Value = "x" }, `M: "x": want a number of type .u32`},
 		{func(q *OwnRequest) { q.Args[0].Kind = "in" }, "M: a .u32: want a number"},
