@@ -148,8 +148,8 @@ func (l *lexer) take(kind tokenKind, n int) token {
 	return t
 }
 
-// blockComment reads one line of a /* */ comment. It looks at no byte after the line or the comment,
-// so that the time for a text with many comments is proportional to its length.
+// blockComment reads one line of a /* */ comment. It looks at no byte after the line or the
+// comment, so that the time for a text with many comments is proportional to its length.
 func (l *lexer) blockComment() token {
 	rest := l.src[l.pos:]
 	end := l.scan(rest, 0, func(c byte) bool { return c != '*' && c != '\n' })

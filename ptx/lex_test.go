@@ -15,9 +15,9 @@ func TestLexerReadsOnce(t *testing.T) {
 		unit = 1 << 20
 	}
 	for _, repeated := range []string{
-		"/*", "/**/", "/* a */ ", "*/", "/", "*", "/*\n", "/*\n*/", "//", "//\n", "\"", "\"\"", "\"\n", "\"a\" ", "\n", " ", ".", ":", "::",
-		".a", ".a:", ".a::", ".:", "%", "%a", "$", "_", "a", "a ", "1", "0x", "1.", "1e", "1e+", "1e+1 ", "0f", "{", "}", ";",
-		"\x00", "\xff", "é",
+		"/*", "/**/", "/* a */ ", "*/", "/", "*", "/*\n", "/*\n*/", "//", "//\n", "\"", "\"\"", "\"\n",
+		"\"a\" ", "\n", " ", ".", ":", "::", ".a", ".a:", ".a::", ".:", "%", "%a", "$", "_", "a", "a ",
+		"1", "0x", "1.", "1e", "1e+", "1e+1 ", "0f", "{", "}", ";", "\x00", "\xff", "é",
 	} {
 		for _, before := range []string{"", "/*", "a", ".a", "\"", "1"} {
 			for _, times := range []int{1, 2, 4, 8} {
@@ -28,7 +28,8 @@ func TestLexerReadsOnce(t *testing.T) {
 					tokens++
 				}
 				if l.read > len(text) || tokens > len(text) {
-					t.Errorf("%s and repeated %q: looked at %d bytes of %d for %d tokens", before, repeated, l.read, len(text), tokens)
+					t.Errorf("%s and repeated %q: looked at %d bytes of %d for %d tokens", before, repeated, l.read,
+						len(text), tokens)
 				}
 			}
 		}

@@ -295,6 +295,9 @@ func (f *emulateFlags) parseInOut(ctx context.Context, mem *emu.Memory, text str
 	return a, matio.CheckOutput(to, a.layout.Type, f.output())
 }
 
+// maxStruct is the maximum size of a structure in bytes, that of all parameters of a kernel.
+const maxStruct = 32764
+
 // parseStruct parses a structure, such as "u32:64,f32:1.5,a.npy". Each field is aligned to its
 // size, as in C.
 func (f *emulateFlags) parseStruct(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
@@ -312,8 +315,13 @@ func (f *emulateFlags) parseStruct(ctx context.Context, mem *emu.Memory, text st
 		if s.sharesFile(a) {
 			return s, fmt.Errorf("field %s: another field has the same file, want another", field)
 		}
-		s.fields = append(s.fields, a)
+		if a.file != "" {
+			s.fields = append(s.fields, a)
+		}
 		size := binary.Size(a.value)
+		if len(data) > maxStruct {
+			return s, fmt.Errorf("more than %d bytes: want at most those of a kernel's parameters", maxStruct)
+		}
 		most = max(most, size)
 		data = append(data, make([]byte, -len(data)&(size-1))...)
 		if data, err = binary.Append(data, binary.LittleEndian, a.value); err != nil {

@@ -184,6 +184,7 @@ func TestEmulateErrors(t *testing.T) {
 		{tiled + "--arg inout:a.npy:b.npy --arg b.npy --force", "(argument 2): argument 1 has the same file"},
 		{tiled + "--arg struct:u32:1,x", "field x: neither a file nor a number"},
 		{tiled + "--arg struct:out:f32:4x4:c.npy,out:f32:4x4:c.npy", "another field has the same file"},
+		{tiled + "--arg struct:" + strings.Repeat("u8:1,", 33000) + "u8:1", "more than 32764 bytes"},
 		{tiled + "--arg struct:u32:1,tensor:8x8:0:a.npy", "field tensor:8x8:0:a.npy: want a number"},
 		{tiled + "--arg out:f32:4x4", "want out:TYPE:MxN:FILE"},
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},

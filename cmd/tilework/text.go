@@ -9,9 +9,9 @@ import (
 )
 
 // textWriter writes text to standard output or standard error. Names, messages and output of
-// kernels come from files, so it escapes what a terminal would take for a command or would not
-// show: control characters except tabs and ends of lines, and characters that change the direction
-// of text. All output of the commands passes here, except matrices and progress bars.
+// kernels can hold anything, so it escapes control characters except tabs and ends of lines, which
+// can be commands for a terminal, and characters that change the direction of text. All output of
+// the commands passes here, except matrices and progress bars.
 type textWriter struct {
 	file *os.File
 	cut  []byte // the start of a character that the last Write ended in

@@ -31,11 +31,21 @@ func Unknown(kind, name string, known []string) error {
 	return fmt.Errorf("unknown %s %q%s: want one of %s", kind, name, hint, strings.Join(known, ", "))
 }
 
+// maxTyped is the maximum length in bytes of a mistyped name. Longer names resemble none, as the
+// time and memory for a comparison grow with the product of the lengths.
+const maxTyped = 1000
+
 // Similar returns the known name that a mistyped name resembles most, or "" if it resembles none.
 // Names that differ in case only resemble each other most.
 func Similar(typed string, known []string) string {
+	if len(typed) > maxTyped {
+		return ""
+	}
 	best, near := "", (1+len(typed))/3 // one mistake for every 3 letters
 	for _, name := range known {
+		if len(name) > len(typed)+4*near { // letters have up to 4 bytes
+			continue
+		}
 		if d := distance(strings.ToLower(typed), strings.ToLower(name)); d <= near {
 			best, near = name, d-1
 		}

@@ -1,6 +1,9 @@
 package names
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestSimilar(t *testing.T) {
 	known := []string{"naive", "tiled", "blocked", "mma", "avx2", "avx512", "gelu", "relu", "bash"}
@@ -11,6 +14,17 @@ func TestSimilar(t *testing.T) {
 		if got := Similar(typed, known); got != want {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}
+	}
+}
+
+// TestSimilarLongNames checks that no table of the size of two long names is made: 100 GB here.
+func TestSimilarLongNames(t *testing.T) {
+	long := strings.Repeat("a", 100_000)
+	if got := Similar(long, []string{long + "b"}); got != "" {
+		t.Errorf("two names of %d letters resemble each other, want none so long", len(long))
+	}
+	if got := Similar("tield", []string{long, "tiled"}); got != "tiled" {
+		t.Errorf("beside a long name: %q, want tiled", got)
 	}
 }
 

@@ -68,9 +68,9 @@ func (p *Program) decode(f *function) error {
 	return d.orderBlocks()
 }
 
-// findDeciding sets Site.Decides of the volatile loads whose result the branch after them may depend
-// on: through registers, or through a variable of the thread, as in code without optimisation. It
-// follows the registers that decide a branch backwards from the branch.
+// findDeciding sets Site.Decides of the volatile loads whose result the branch after them may
+// depend on: through registers, or through a variable of the thread, as in code without
+// optimisation. It follows the registers that decide a branch backwards from the branch.
 func (f *function) findDeciding() {
 	branch := 1                                 // number of the branch, counted from the end
 	decides := make([]int, len(f.registers))    // by register: the last branch that its value decides

@@ -26,7 +26,7 @@ type frame struct {
 // maxCallBytes is the maximum number of bytes of the register files of all calls of a launch.
 const maxCallBytes = 4 << 30
 
-// takeFrame asks for the memory of a frame of fn. The error wraps ErrOutOfMemory.
+// takeFrame requests the memory of a frame of fn. The error wraps ErrOutOfMemory.
 func (r *run) takeFrame(fn *function) error {
 	bytes := fn.frameBytes()
 	if sum := r.callBytes.Add(int64(bytes)); sum > maxCallBytes {
@@ -41,8 +41,8 @@ func (fn *function) frameBytes() float64 {
 	return 2*float64(fn.frameSize) + record*float64(len(fn.registers))
 }
 
-// newFrame returns an initialized frame for a call by the lanes of mask. It returns an error if there
-// is no memory for the frame of a function.
+// newFrame returns an initialized frame for a call by the lanes of mask. It returns an error if
+// there is no memory for the frame of a function.
 func (w *warp) newFrame(fn *function, caller *frame, mask uint32) (*frame, error) {
 	pool := w.frames[fn]
 	var f *frame

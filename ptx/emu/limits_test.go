@@ -121,7 +121,7 @@ func registers(n int) string {
 	return b.String()
 }
 
-// TestRoomOfSmallAllocations checks that small allocations are asked for together.
+// TestRoomOfSmallAllocations checks that small allocations are requested together.
 func TestRoomOfSmallAllocations(t *testing.T) {
 	asked := 0
 	m := NewMemory(MemoryOptions{Room: func(n int, _ string) error { asked += n; return nil }})
@@ -131,7 +131,7 @@ func TestRoomOfSmallAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked < size*count-askedTogether || asked > 2*size*count {
+	if asked < size*count-batchBytes || asked > 2*size*count {
 		t.Errorf("asked for %d bytes, want about %d", asked, size*count)
 	}
 }
@@ -182,8 +182,8 @@ LOOP: cp.async.bulk.global.shared::cta.bulk_group [g], [s], 16; bra LOOP; }`
 	}
 }
 
-// TestLongConversion prints with conversions of many digits, which C's printf would need the time of
-// their square for.
+// TestLongConversion prints with conversions of many digits, which C's printf would need the time
+// of their square for.
 func TestLongConversion(t *testing.T) {
 	var out strings.Builder
 	err := launchLimited(t, `.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
@@ -195,8 +195,8 @@ func TestLongConversion(t *testing.T) {
 	}
 }
 
-// TestHugeGrid runs grids whose number of threads overflows 64 bits, also of a kernel that waits for
-// the whole grid.
+// TestHugeGrid runs grids whose number of threads overflows 64 bits, also of a kernel that waits
+// for the whole grid.
 func TestHugeGrid(t *testing.T) {
 	for _, body := range []string{"ret;", ".reg .b32 %r; mov.u32 %r, %envreg1; ret;"} {
 		err := launchLimited(t, ".entry k() {"+body+"}",
@@ -231,14 +231,19 @@ func TestRefusedSizes(t *testing.T) {
 	for n := range 1100 {
 		fmt.Fprintf(indirect, ", f%d", n)
 	}
-	indirect.WriteString("};\n.entry k() { .reg .b64 %r; P: .callprototype _ ();\n" + strings.Repeat("call %r, P;\n", 1000) + "ret; }")
+	indirect.WriteString("};\n.entry k() { .reg .b64 %r; P: .callprototype _ ();\n" +
+		strings.Repeat("call %r, P;\n", 1000) + "ret; }")
 	declare := ".entry k() { .reg .b32 %r; .reg .pred %p;\n"
 	for text, want := range map[string]string{
 		declare + nested.String() + "ret; }": "",
-		declare + loops.String() + "ret; }":  "4:1: emulator: k: a function of more than 1048576 basic blocks, or with loops nested more than 64 deep",
-		".entry k(.param .align 1073741824 .b8 a[1], .param .align 1073741824 .b8 b[1]) { ret; }":                                      "4:1: emulator: k: 1073741825 bytes of parameters, more than 32764, is not supported",
-		declare + "T: .branchtargets " + strings.Repeat("L, ", 2000) + "L;\nL:\n" + strings.Repeat("brx.idx %r, T;\n", 600) + "ret; }": "531:1: brx.idx: more than 1048576 targets in the lists of all instructions are not supported",
-		declare + "add" + strings.Repeat(".f32", 65) + " %r, %r, %r; ret; }":                                                           "5:1: add has more than 64 modifiers",
+		declare + loops.String() + "ret; }": "4:1: emulator: k: a function of more than 1048576 basic blocks, " +
+			"or with loops nested more than 64 deep",
+		".entry k(.param .align 1073741824 .b8 a[1], .param .align 1073741824 .b8 b[1]) { ret; }": "4:1: emulator: k: " +
+			"1073741825 bytes of parameters, more than 32764, is not supported",
+		declare + "T: .branchtargets " + strings.Repeat("L, ", 2000) + "L;\nL:\n" +
+			strings.Repeat("brx.idx %r, T;\n", 600) + "ret; }": "531:1: brx.idx: more than 1048576 targets in the lists of " +
+			"all instructions are not supported",
+		declare + "add" + strings.Repeat(".f32", 65) + " %r, %r, %r; ret; }": "5:1: add has more than 64 modifiers",
 		indirect.String(): "a program whose indirect calls have more than 1048576 operands",
 	} {
 		m, err := ptx.Parse("", limitsHeader+text)

@@ -68,7 +68,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	if o.Limit <= 0 {
 		o.Limit = defaultLimit
 	}
-	m := &Memory{limit: o.Limit, track: o.TrackWrites, room: room{ask: o.Room}, next: firstAddress,
+	m := &Memory{limit: o.Limit, track: o.TrackWrites, room: room{request: o.Room}, next: firstAddress,
 		modules: map[*Program]*moduleData{}}
 	m.live.Store(new([]*Allocation))
 	m.freed.Store(new([]*Allocation))

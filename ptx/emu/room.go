@@ -6,32 +6,32 @@ import (
 	"sync/atomic"
 )
 
-// room asks [MemoryOptions].Room for memory of the host.
+// room requests memory of the host with [MemoryOptions].Room.
 type room struct {
-	ask     func(bytes int, name string) error
-	unasked atomic.Int64
+	request func(bytes int, name string) error
+	small   atomic.Int64 // bytes of small allocations since the last request
 }
 
-// Room is asked for each allocation from askedAlone bytes on, and for smaller ones together when
-// they reach askedTogether bytes: asking can take longer than allocating.
+// Each allocation of largeBytes or more is a request of its own. Smaller ones are requested
+// together when they reach batchBytes, as a request can take longer than an allocation.
 const (
-	askedAlone    = 64 << 10
-	askedTogether = 64 << 20
+	largeBytes = 64 << 10
+	batchBytes = 64 << 20
 )
 
-// take asks for bytes, which can be more than an int holds. The error wraps ErrOutOfMemory.
+// take requests bytes, which can be more than an int holds. The error wraps ErrOutOfMemory.
 func (r *room) take(bytes float64, name string) error {
-	if r.ask == nil {
+	if r.request == nil {
 		return nil
 	}
 	n := int(min(bytes, math.MaxInt/2))
-	if n < askedAlone {
-		if n = int(r.unasked.Add(int64(n))); n < askedTogether {
+	if n < largeBytes {
+		if n = int(r.small.Add(int64(n))); n < batchBytes {
 			return nil
 		}
-		r.unasked.Add(-int64(n))
+		r.small.Add(-int64(n))
 	}
-	if err := r.ask(n, name); err != nil {
+	if err := r.request(n, name); err != nil {
 		return fmt.Errorf("%w: %w", ErrOutOfMemory, err)
 	}
 	return nil

@@ -143,8 +143,8 @@ func (w *warp) cString(in *inst, lane int, addr uint64) string {
 	return b.String()
 }
 
-// print prints a part of the output of vprintf. It returns false, and ends the launch, if that is too
-// long.
+// print prints a part of the output of vprintf. It returns false, and ends the launch, if that is
+// too long.
 func (w *warp) print(in *inst, s string) bool {
 	if w.block.run.printed.Add(int64(len(s))) > maxPrinted {
 		w.misuse(in, "vprintf prints more than %s in a launch", bytesText(maxPrinted))
