@@ -13,6 +13,8 @@ import (
 type budget struct {
 	free uint64
 	of   string // the end of a message such as "3 GiB are free"
+	// raise, if set, describes a limit with which bytes more can be allocated.
+	raise func(bytes uint64) string
 }
 
 // The smallest allocations, in bytes, that CheckMemory checks. For smaller ones, a check costs more
@@ -53,7 +55,7 @@ func addressBudgets(bits int) []budget {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return []budget{{less(usable, m.Sys-m.HeapIdle), "left of " + Bytes(usable) + " for a 32-bit program"}}
+	return []budget{{free: less(usable, m.Sys-m.HeapIdle), of: "left of " + Bytes(usable) + " for a 32-bit program"}}
 }
 
 // less returns a - b, or 0 if b is larger.
@@ -80,8 +82,12 @@ func CheckMemory(bytes int, name string) error {
 		return nil
 	}
 	if b, ok := tightest(budgets()); ok && uint64(bytes) > b.free {
-		return fmt.Errorf("%w: %s takes %s, and %s are %s",
-			gemm.ErrOutOfMemory, name, Bytes(uint64(bytes)), Bytes(b.free), b.of)
+		want := ""
+		if b.raise != nil {
+			want = ": want at least " + b.raise(uint64(bytes))
+		}
+		return fmt.Errorf("%w: %s takes %s, and %s are %s%s",
+			gemm.ErrOutOfMemory, name, Bytes(uint64(bytes)), Bytes(b.free), b.of, want)
 	}
 	return nil
 }

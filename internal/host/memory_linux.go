@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,11 +18,11 @@ import (
 func systemBudgets() []budget {
 	var all []budget
 	if free, ok := kilobytes("/proc/meminfo", "MemAvailable"); ok {
-		all = append(all, budget{free, "free"})
+		all = append(all, budget{free: free, of: "free"})
 	}
 	for _, group := range controlGroups() {
 		if free, ok := group.free(); ok {
-			all = append(all, budget{free, "left of the control group's limit"})
+			all = append(all, budget{free: free, of: "left of the control group's limit"})
 		}
 	}
 	return all
@@ -32,8 +33,14 @@ func processBudgets() []budget {
 	var all []budget
 	for _, l := range limits() {
 		if used, ok := kilobytes("/proc/self/status", l.used); ok {
-			left := less(l.most, used+runtimeReserve())
-			all = append(all, budget{left, "left of " + l.name + " besides the reserve of the Go runtime"})
+			taken := used + runtimeReserve()
+			all = append(all, budget{
+				free: less(l.most, taken),
+				of:   fmt.Sprintf("left of %s of %s besides the reserve of the Go runtime", Bytes(l.most), l.name),
+				raise: func(bytes uint64) string {
+					return fmt.Sprintf("%s of %s (ulimit %s %d)", Bytes(taken+bytes), l.name, l.flag, (taken+bytes+1023)>>10)
+				},
+			})
 		}
 	}
 	return all
@@ -41,23 +48,23 @@ func processBudgets() []budget {
 
 // limit is a limit of the process, in bytes.
 type limit struct {
-	most       uint64
-	used, name string // used is a key of /proc/self/status
+	most             uint64
+	used, name, flag string // used is a key of /proc/self/status, flag one of the shell's ulimit
 }
 
 // limits returns the limits of the process, which are read at the first call.
 var limits = sync.OnceValue(func() []limit {
 	var all []limit
 	for _, l := range []struct {
-		resource   int
-		used, name string
+		resource         int
+		used, name, flag string
 	}{
-		{unix.RLIMIT_AS, "VmSize", "the address space (ulimit -v)"},
-		{unix.RLIMIT_DATA, "VmData", "the data segment (ulimit -d)"},
+		{unix.RLIMIT_AS, "VmSize", "address space", "-v"},
+		{unix.RLIMIT_DATA, "VmData", "data segment", "-d"},
 	} {
 		var r unix.Rlimit
 		if unix.Getrlimit(l.resource, &r) == nil && r.Cur != unix.RLIM_INFINITY {
-			all = append(all, limit{r.Cur, l.used, Bytes(r.Cur) + " of " + l.name})
+			all = append(all, limit{r.Cur, l.used, l.name, l.flag})
 		}
 	}
 	return all

@@ -55,7 +55,7 @@ func TestFileSystemOf(t *testing.T) {
 }
 
 func TestTightest(t *testing.T) {
-	if b, ok := tightest([]budget{{5, "a"}, {3, "b"}, {4, "c"}}); !ok || b.of != "b" {
+	if b, ok := tightest([]budget{{free: 5, of: "a"}, {free: 3, of: "b"}, {free: 4, of: "c"}}); !ok || b.of != "b" {
 		t.Errorf("%v, %v", b, ok)
 	}
 	if _, ok := tightest(nil); ok {
