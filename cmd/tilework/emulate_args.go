@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -180,7 +181,7 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 		return a, mem.Write(at, array.Data)
 	}
 	m, err := matio.Read(ctx, text, options)
-	if errors.Is(err, gemm.ErrUnsupported) && filepath.Ext(text) == "" {
+	if errors.Is(err, fs.ErrNotExist) && filepath.Ext(text) == "" {
 		return kernelArg{}, errors.New("neither a file nor a number with a type: " +
 			"want A.npy, out:TYPE:MxN:FILE, inout:A.npy:FILE, scratch:TYPE:MxN, struct:FIELD,FIELD, " +
 			"tensor:BOX:SWIZZLE:ARG or TYPE:NUMBER, such as u32:64")

@@ -33,7 +33,7 @@ func main() {
 	// After the first signal the default handling returns: a second one ends the process.
 	context.AfterFunc(ctx, stop)
 	cobra.EnableCommandSorting = false // the groups order them by use
-	exit(execute(ctx, newCommand()))
+	exit(execute(ctx, newCommand(), os.Args[1:]))
 }
 
 // exit prints err, unless it is nil, and ends the process.
@@ -48,9 +48,10 @@ func exit(err error) {
 	os.Exit(code)
 }
 
-// execute runs the command. Its error is also that of a help text: that of writing it, and that of
+// execute runs the command with arguments. Its error is also that of a help text: that of writing it, and that of
 // an unknown command with --help. Cobra ignores both.
-func execute(ctx context.Context, root *cobra.Command) error {
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	root.SetArgs(stdinArgs(root, args))
 	var failed error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {

@@ -22,10 +22,9 @@ import (
 func run(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	c := newCommand()
-	c.SetArgs(args)
 	c.SetOut(&out)
 	c.SetErr(&errs)
-	err := execute(ctx, c)
+	err := execute(ctx, c, args)
 	if err != nil {
 		errs.WriteString(err.Error())
 	}

@@ -60,10 +60,13 @@ File formats:
 ` + fileFormats() + `
 
 If a file holds several arrays, name one of them: model.safetensors::w1. The command
-"tilework files" lists them. The file - is standard input, in any of the formats. -o - writes .npy
-to standard output, and -o -.csv, for example, another format. A 1-D A is a row and a 1-D B a
-column, as in NumPy's matmul; C always has two dimensions. mul fails if an input changes while mul
-runs. The files of the examples are in the folder examples/data of the repository.
+"tilework files" lists them. The file - is standard input, and -::w1 an array in it. The content of
+standard input, of a pipe such as <(zcat a.npy.gz), and of a file without one of the extensions
+selects the format. -o - writes .npy to standard output, and -o -.csv, for example, another format.
+A 1-D A is a row and a 1-D B a column, as in NumPy's matmul; C always has two dimensions. mul fails
+if an input changes while mul runs. A sparse .mtx file or a compressed .npz file that would take
+more than 256 MiB and more than 64 times its size in memory needs --allow-expansion. The files of
+the examples are in the folder examples/data of the repository.
 
 A and B must have the same element type. --dtype converts both, also from int64, int16, bool and
 unsigned integers. Other files are converted to the type that the product needs. Conversion to a
@@ -280,6 +283,10 @@ func (f *mulFlags) checkOutput(t dtype.Type, o matio.WriteOptions) error {
 	}
 	if err := matio.CheckOutput(f.out, t, o); err != nil {
 		return fmt.Errorf("-o: %w", err)
+	}
+	if matio.IsStd(f.out) && !matio.IsText(f.out) && isTerminal(o.Stdout) {
+		return fmt.Errorf("-o %s: the result is binary and standard output is a terminal: "+
+			"want a redirection (> c.npy), a file, or text (-o -.csv)", f.out)
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 
 // inputFlags are the flags that control the reading of matrices, and the matrices read so far.
 type inputFlags struct {
-	allowOverflow, csvHeader bool
-	csvDelimiter             string
+	allowOverflow, allowExpansion, csvHeader bool
+	csvDelimiter                             string
 
 	mapFrom int // see [matio.ReadOptions.Map]
 	csv     matio.CSV
@@ -34,6 +34,8 @@ func (f *inputFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.allowOverflow, "allow-overflow", false,
 		"read numbers that are too large for the type as infinities, with a warning instead of an error")
+	fl.BoolVar(&f.allowExpansion, "allow-expansion", false,
+		"read matrices that are far larger than their files (sparse .mtx, compressed .npz) if they fit into memory")
 	f.declareCSV(c)
 }
 
@@ -85,7 +87,7 @@ func parseDelimiter(text string) (byte, error) {
 
 // read reads a matrix with the options o and the settings of the flags.
 func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions) (*matio.Matrix, error) {
-	o.Room, o.CSV, o.Stdin, o.Map = host.CheckMemory, f.csv, f.stdin, f.mapFrom
+	o.Room, o.CSV, o.Stdin, o.Map, o.Expand = host.CheckMemory, f.csv, f.stdin, f.mapFrom, f.allowExpansion
 	if f.allowOverflow {
 		o.Overflow = func(first error, count int) {
 			if !slices.Contains(f.warned, file) { // a file can be both A and B
@@ -98,6 +100,8 @@ func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions)
 	switch {
 	case errors.Is(err, matio.ErrOverflow):
 		return nil, fmt.Errorf("%w; --allow-overflow reads such numbers as infinities", err)
+	case errors.Is(err, matio.ErrExpansion):
+		return nil, fmt.Errorf("%w; --allow-expansion reads it if it fits into memory", err)
 	case err != nil:
 		return nil, err
 	}

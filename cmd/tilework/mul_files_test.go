@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -145,11 +146,10 @@ func TestMulPipes(t *testing.T) {
 	pipe := func(input string, args ...string) (stdout, stderr string, code int) {
 		var out, errs bytes.Buffer
 		c := newCommand()
-		c.SetArgs(args)
 		c.SetIn(strings.NewReader(input))
 		c.SetOut(&out)
 		c.SetErr(&errs)
-		err := c.ExecuteContext(t.Context())
+		err := execute(t.Context(), c, args)
 		if err != nil {
 			errs.WriteString(err.Error())
 		}
@@ -174,7 +174,25 @@ func TestMulPipes(t *testing.T) {
 	if stdout, stderr, code := pipe(npy, "mul", "-", "b.csv", "-o", "-.csv"); code != 0 || stdout != "1,2\n3,4\n" {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
+	// Name the format, or an array of standard input.
+	for _, args := range []string{"mul -.csv b.csv -o -.csv", "mul b.csv --verify -.csv -o -.csv",
+		"mul /dev/stdin b.csv -o -.csv", "mul /dev/stdin.csv b.csv -o=-.csv"} {
+		if stdout, stderr, code := pipe("1,2\n3,4\n", strings.Fields(args)...); code != 0 || stdout != "1,2\n3,4\n" {
+			t.Errorf("%s: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+	archive, stderr, code := pipe("1,2\n3,4\n", "mul", "-", "b.csv", "-o", "-.npz::w")
+	if code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	for _, args := range []string{"mul -::w b.csv -o -.csv", "mul -.npz::w b.csv -o -.csv",
+		"mul b.csv -::w -o -.csv --threads 1"} {
+		if stdout, stderr, code := pipe(archive, strings.Fields(args)...); code != 0 || stdout != "1,2\n3,4\n" {
+			t.Errorf("%s: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
 	for args, want := range map[string]string{
+		"mul -::w /dev/stdin::v -o c.npy":                    "A and B are standard input (-): want at most one",
 		"mul - - -o c.npy":                                   "A and B are standard input (-): want at most one",
 		"mul - b.csv --bias - -o c.npy":                      "A and --bias are standard input (-)",
 		"mul - b.csv -o c.npy":                               "standard input: malformed: the file is empty",
@@ -186,6 +204,74 @@ func TestMulPipes(t *testing.T) {
 			!strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
 		}
+	}
+}
+
+// TestListedNames multiplies every array by the name that files prints for it, from a file and from
+// standard input.
+func TestListedNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeText(t, "b.csv", "1\n")
+	for _, file := range []string{"a.npz", "a.safetensors", "none"} {
+		for _, name := range []string{"w", "a.npy", "x::y.npz::z"} {
+			spec := file + "::" + name
+			if file == "none" { // without an extension, the content gives the format
+				spec = "a.npz::" + name
+			}
+			if err := matio.Write(t.Context(), spec, gemm.Dense(dtype.F64, 1, 1), make([]byte, 8),
+				matio.WriteOptions{Replace: true}); err != nil {
+				t.Fatal(err)
+			}
+			if file == "none" {
+				if err := os.Rename("a.npz", file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stdout, stderr, code := run(t.Context(), "files", file)
+			_, rows, _ := strings.Cut(stdout, "\n")
+			listed, _, _ := strings.Cut(rows, " ")
+			if code != 0 || listed != file+"::"+name {
+				t.Fatalf("%s: exit code %d, %q, %q", spec, code, stdout, stderr)
+			}
+			if stdout, stderr, code := run(t.Context(), "mul", listed, "b.csv", "-o", "-.csv"); code != 0 || stdout != "0\n" {
+				t.Errorf("%s: exit code %d, %q, %q", listed, code, stdout, stderr)
+			}
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestShellQuote quotes names for a shell.
+func TestShellQuote(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "''", "w.npz::layers.0/größe_1": "w.npz::layers.0/größe_1", "-::w": "-::w",
+		"a b.npz": "'a b.npz'", "it's $x": `'it'\''s $x'`, "a.npz::\x1b[31m'\n\\": `$'a.npz::\033[31m\047\012\134'`,
+		"\xff": `$'\377'`, "ä\t": `$'\303\244\011'`,
+	} {
+		if got := shellQuote(name); got != want {
+			t.Errorf("shellQuote(%q) = %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestMulExpansion checks that the error for a matrix that is far larger than its file names the
+// flag, and that the flag is accepted.
+func TestMulExpansion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeText(t, "sparse.mtx", "%%MatrixMarket matrix coordinate real general\n5793 5793 0\n")
+	_, stderr, code := run(t.Context(), "mul", "sparse.mtx", "sparse.mtx", "-o", "c.npy")
+	if code != 2 || !strings.HasSuffix(stderr, "; --allow-expansion reads it if it fits into memory") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if strconv.IntSize < 64 {
+		return // no matrix that the addresses allow is certain not to fit into memory
+	}
+	writeText(t, "sparse.mtx", "%%MatrixMarket matrix coordinate real general\n1000000 1000000 0\n")
+	_, stderr, code = run(t.Context(), "mul", "sparse.mtx", "sparse.mtx", "-o", "c.npy", "--allow-expansion")
+	if code != 2 || !strings.HasPrefix(stderr, "out of memory: the 1000000×1000000 float64 matrix of sparse.mtx takes ") {
+		t.Errorf("with the flag: exit code %d, %q", code, stderr)
 	}
 }
 

@@ -80,8 +80,8 @@ func (f *mulFlags) checkShared(args []string, list string) error {
 		return err
 	}
 	for _, in := range inputs {
-		if matio.IsStd(in.file) {
-			return fmt.Errorf("%s is standard input (-) with --ranks: want a file that all ranks can read", in.name)
+		if matio.IsStream(in.file) {
+			return fmt.Errorf("%s is standard input (-) or a pipe, with --ranks: want a file that all ranks can read", in.name)
 		}
 	}
 	if _, err := matio.NewShared(f.out, gemm.Dense(dtype.Invalid, 0, 0), "", matio.WriteOptions{}); err != nil {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/cache"
@@ -461,6 +463,9 @@ func TestRanksByLauncher(t *testing.T) {
 // that several processes cannot use.
 func TestRanksFlags(t *testing.T) {
 	t.Chdir(folder(t))
+	if err := unix.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const mul = "mul a.npy b.npy -o c.npy "
 	for args, want := range map[string]string{
 		mul + "--ranks 0":                                           "--ranks 0: want a number from 1 to 65536, or env",
@@ -477,7 +482,8 @@ func TestRanksFlags(t *testing.T) {
 		mul + "--ranks env":                                         "no variable of a launcher is set",
 		mul + "--ranks 2 --rank-timeout 1ms":                        "a timeout of 1ms: want at least 100ms",
 		mul + "--ranks 2 --device gpu:0,1":                          "want one GPU for each rank",
-		"mul - b.npy -o c.npy --ranks 2":                            "A is standard input (-) with --ranks",
+		"mul - b.npy -o c.npy --ranks 2":                            "A is standard input (-) or a pipe, with --ranks",
+		"mul a.npy pipe -o c.npy --ranks 2":                         "B is standard input (-) or a pipe, with --ranks",
 		"mul a.npy b.npy -o - --ranks 2":                            "want a file of .npy or .safetensors",
 		"mul a.npy b.npy -o c.csv --ranks 2":                        "want a file of .npy or .safetensors",
 		mul + "--ranks 2 --activation tanhh":                        "--activation",

@@ -254,6 +254,33 @@ func TestSignalledBench(t *testing.T) {
 	}
 }
 
+// TestPipeInterrupted interrupts the command while it reads a matrix from a pipe whose writer is
+// silent.
+func TestPipeInterrupted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := unix.Mkfifo("pipe.csv", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, stdout, stderr := process("mul pipe.csv pipe.csv -o c.npy")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile("pipe.csv", os.O_WRONLY, 0) // waits for the command
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	_, err = pipe.WriteString("1,2\n")
+	if err := errors.Join(err, cmd.Process.Signal(syscall.SIGTERM)); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || stderr.String() != "tilework: interrupted\n" ||
+		files(t) != "pipe.csv" {
+		t.Errorf("exit code %d, %q, %q, files %s", code, stdout, stderr, files(t))
+	}
+}
+
 // TestEndlessPTX checks that PTX files that are pipes, devices or huge are refused at once.
 func TestEndlessPTX(t *testing.T) {
 	t.Chdir(t.TempDir())

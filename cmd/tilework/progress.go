@@ -19,10 +19,16 @@ type progress struct {
 // newProgress returns a progress that draws on w if w is a terminal, and otherwise draws nothing.
 func newProgress(w io.Writer) *progress {
 	p := &progress{start: time.Now()}
-	if f := fileOf(w); f != nil && term.IsTerminal(int(f.Fd())) {
-		p.w = f
+	if isTerminal(w) {
+		p.w = fileOf(w)
 	}
 	return p
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f := fileOf(w)
+	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
 // update sets the fraction of the work that is done.

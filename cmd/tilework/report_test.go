@@ -65,10 +65,9 @@ func TestReportWrites(t *testing.T) {
 func TestReportReadsStdin(t *testing.T) {
 	reportFolder(t)
 	c := newCommand()
-	c.SetArgs([]string{"report", "-", "-o", "r.html"})
 	c.SetIn(strings.NewReader(record))
 	c.SetOut(io.Discard)
-	if err := execute(t.Context(), c); err != nil {
+	if err := execute(t.Context(), c, []string{"report", "-", "-o", "r.html"}); err != nil {
 		t.Fatal(err)
 	}
 	if page, err := os.ReadFile("r.html"); err != nil || !strings.Contains(string(page), "standard input, 1 record") {

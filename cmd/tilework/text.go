@@ -48,10 +48,13 @@ func rawWriter(w io.Writer) io.Writer {
 	return w
 }
 
-// fileOf returns the file of a standard stream, or nil for another writer.
+// fileOf returns the file that w writes to, or nil for a writer of another kind.
 func fileOf(w io.Writer) *os.File {
-	if t, ok := w.(*textWriter); ok {
-		return t.file
+	switch w := w.(type) {
+	case *textWriter:
+		return w.file
+	case *os.File:
+		return w
 	}
 	return nil
 }

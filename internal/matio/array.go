@@ -74,11 +74,11 @@ func (a *Array) Element(i int) string {
 func (a *Array) Size() int { return int(a.Type[1] - '0') }
 
 // ReadArray reads the .npy file at path without converting its elements. It returns the errors of
-// [Read], and [gemm.ErrUnsupported] for other formats, elements that are no numbers and arrays of
-// several dimensions in Fortran order.
+// [Read], and [gemm.ErrUnsupported] for other formats, streams, elements that are no numbers and
+// arrays of several dimensions in Fortran order.
 func ReadArray(ctx context.Context, path string, o ReadOptions) (*Array, error) {
-	if filepath.Ext(path) != ".npy" {
-		return nil, fmt.Errorf("%s: not an .npy file: %w", oneLine(path), gemm.ErrUnsupported)
+	if filepath.Ext(path) != ".npy" || IsStream(path) {
+		return nil, fmt.Errorf("%s: not a regular .npy file: %w", oneLine(path), gemm.ErrUnsupported)
 	}
 	s, err := openSource(ctx, path, o)
 	if err != nil {

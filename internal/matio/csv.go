@@ -20,6 +20,9 @@ const maxField = 4 << 10
 // blanks are the characters that may surround a number. Lines of blanks are skipped.
 const blanks = " \t\r\n"
 
+// utf8Mark is the byte order mark that some programs write before text in UTF-8.
+const utf8Mark = "\xef\xbb\xbf"
+
 // CSV holds options for reading .csv files.
 type CSV struct {
 	Header    bool // skip the first line that is not blank
@@ -118,11 +121,11 @@ func (c *csvReader) number(field []byte, t dtype.Type, row int) (float64, error)
 func (c *csvReader) rewind() error {
 	c.in = bufio.NewReaderSize(c.section(0, c.size), 64<<10)
 	c.line, c.column, c.last = 1, 0, false
-	mark, err := c.in.Peek(3)
+	mark, err := c.in.Peek(len(utf8Mark))
 	if err != nil && err != io.EOF {
 		return c.readError(err)
 	}
-	if string(mark) == "\xef\xbb\xbf" {
+	if string(mark) == utf8Mark {
 		c.in.Discard(len(mark))
 	}
 	for blank := true; blank && c.opt.CSV.Header; {

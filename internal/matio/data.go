@@ -115,6 +115,23 @@ func (s *source) checkSize(l gemm.Layout, e element, have int64) error {
 	return nil
 }
 
+// A matrix may take expansionFloor bytes or expansionRatio times the bytes that a file stores for it,
+// whichever is more.
+const (
+	expansionFloor = 256 << 20
+	expansionRatio = 64
+)
+
+// checkExpansion returns an error if a matrix is far larger than the bytes that the file stores for
+// it.
+func (s *source) checkExpansion(l gemm.Layout, stored int64) error {
+	if bytes := int64(l.Bytes()); !s.opt.Expand && bytes > s.floor && bytes/expansionRatio > stored {
+		return s.fail(ErrExpansion, "%d×%d %v takes %d bytes, stored in %d: want at most %d bytes or %d times the stored ones",
+			l.OpRows(), l.OpCols(), l.Type, bytes, stored, s.floor, expansionRatio)
+	}
+	return nil
+}
+
 // readError converts the error of a failed read. Errors of the operating system and of the context
 // are kept; all others come from decoders and become ErrFormat.
 func (s *source) readError(err error) error {

@@ -69,11 +69,15 @@ func loadBools(dst []float64, b []byte) {
 const batch = 32 << 10
 
 // loadOrMap maps the elements of l, which take length bytes of the file from offset, if the options
-// ask for it and the elements need no conversion. Otherwise it loads them.
+// ask for it and the elements need no conversion. Those of a stream are in memory already. Otherwise
+// it loads them.
 func (s *source) loadOrMap(offset, length int64, l gemm.Layout, e element, big bool) (*Matrix, error) {
 	aligned := offset%int64(max(1, e.Bits/8)) == 0
-	if s.opt.Map > 0 && l.Bytes() >= s.opt.Map && s.file != nil && e.native == l.Type &&
-		(e.Bits <= 8 || big == bigEndian) && aligned {
+	same := aligned && e.native == l.Type && (e.Bits <= 8 || big == bigEndian)
+	switch {
+	case same && s.spooled != nil:
+		return &Matrix{Layout: l, Data: s.spooled[offset : offset+length : offset+length]}, nil
+	case same && s.opt.Map > 0 && l.Bytes() >= s.opt.Map && s.file != nil:
 		data, unmap, err := mapping.Read(s.file, offset, l.Bytes())
 		if err == nil {
 			return &Matrix{Layout: l, Data: data, unmap: unmap}, nil
@@ -105,7 +109,11 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 	for n := 0; n < l.Len(); {
 		count := min(batch, l.Len()-n)
 		if l.Type.Bytes(n+count) > len(data) {
-			more := alloc(min(l.Bytes(), max(2*len(data), l.Type.Bytes(n+count))))
+			size := min(l.Bytes(), max(2*len(data), l.Type.Bytes(n+count)))
+			if err := s.roomFor(size, l); err != nil {
+				return nil, err
+			}
+			more := alloc(size)
 			copy(more, data)
 			data = more
 		}

@@ -15,6 +15,8 @@ type Format struct {
 	Ext string // ".npy"
 	Doc string // one line of help text
 
+	signed   bool   // the first bytes of a file identify the format
+	text     bool   // a file is text
 	archive  bool   // a file holds several arrays, selected by "::name"
 	reserved string // a name that no member can have
 	// spelling maps the types that the format can store to their names in a file. foreign maps
@@ -37,12 +39,14 @@ var formats = []Format{
 	{
 		Ext:      ".npy",
 		Doc:      "NumPy array, versions 1 to 3, any byte order, C or Fortran order",
+		signed:   true,
 		spelling: npyTypes, foreign: npyForeign,
 		read: readNpy, list: listNpy, write: writeNpy, start: startNpy, size: binarySize,
 	},
 	{
 		Ext:      ".npz",
 		Doc:      "zip archive of NumPy arrays, stored or deflated; files written hold one array",
+		signed:   true,
 		archive:  true,
 		spelling: npyTypes, foreign: npyForeign,
 		read: readNpz, list: listNpz, write: writeNpz, size: binarySize,
@@ -50,6 +54,7 @@ var formats = []Format{
 	{
 		Ext:     ".safetensors",
 		Doc:     "named tensors; files written hold one tensor",
+		signed:  true,
 		archive: true, reserved: safetensorsMetadata,
 		spelling: safetensorsTypes, foreign: safetensorsForeign,
 		read: readSafetensors, list: listSafetensors, write: writeSafetensors, start: startSafetensors, size: binarySize,
@@ -57,12 +62,15 @@ var formats = []Format{
 	{
 		Ext:      ".mtx",
 		Doc:      "Matrix Market: array or coordinate; real, integer or pattern; general, symmetric or skew-symmetric",
+		signed:   true,
+		text:     true,
 		spelling: mtxTypes,
 		read:     readMtx, list: listMtx, write: writeMtx, size: textSize,
 	},
 	{
 		Ext:      ".csv",
 		Doc:      "numbers separated by commas, or else by semicolons, tabs or blanks as in the first line",
+		text:     true,
 		spelling: csvTypes,
 		read:     readCSV, list: listCSV, write: writeCSV, size: textSize,
 	},
@@ -79,6 +87,15 @@ func elementBytes(l gemm.Layout) int64 { return int64(l.OpRows()) * int64(l.Type
 
 // Formats returns all formats.
 func Formats() []Format { return slices.Clone(formats) }
+
+// extensions returns the extensions of all formats for a message: ".npy, .npz".
+func extensions() string {
+	var all []string
+	for _, f := range formats {
+		all = append(all, f.Ext)
+	}
+	return strings.Join(all, ", ")
+}
 
 // Types returns the element types that the format can store.
 func (f *Format) Types() []dtype.Type {

@@ -87,7 +87,7 @@ func TestGrowth(t *testing.T) {
 	if len(content) > side*side/10 {
 		t.Fatalf("member has %d compressed bytes, want fewer", len(content))
 	}
-	m, err := readBytes(".npz", []byte(content), ReadOptions{})
+	m, err := readBytes(".npz", []byte(content), ReadOptions{Expand: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestFailingReads(t *testing.T) {
 		}
 		for from := range int64(len(content)) {
 			s := &source{ctx: t.Context(), place: place{spec: file, path: file, format: f},
-				r: failingReader{bytes.NewReader(content), from}, size: int64(len(content)), denseFloor: fuzzFloor}
+				r: failingReader{bytes.NewReader(content), from}, size: int64(len(content)), floor: fuzzFloor}
 			if _, err := s.read(); errors.Is(err, syscall.EIO) {
 				failed[f.Ext]++
 			} else if errors.Is(err, ErrFormat) && !errors.Is(errOf(f.Ext, content), ErrFormat) {

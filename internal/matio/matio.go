@@ -5,10 +5,13 @@
 // selects the format, case-insensitively; [Formats] lists the formats. The member may be omitted if
 // exactly one array of the archive is a matrix. "-" is standard input or output.
 //
+// The path of an existing file needs no extension: its first bytes select the format. They also
+// identify files that are no matrix, such as an HTML page. A pipe or a terminal is read to its end.
+//
 // Headers are not trusted. Sizes are checked against the size of the file, without overflow, before
 // memory is allocated. For binary formats, memory is bounded by the size of the file or of the
-// decompressed member. For text formats, it is one element per two bytes of text. The only
-// exception is a sparse Matrix Market file, which does not store zeros: see [ErrTooSparse].
+// decompressed member. For text formats, it is one element per two bytes of text, except in a sparse
+// Matrix Market file. [ErrExpansion] limits such a file and a compressed member.
 //
 // A file is read into separate memory, so later changes of the file do not change the matrix,
 // unless [ReadOptions.Map] maps it. Reading fails if the file is modified meanwhile; see also
@@ -35,9 +38,9 @@ import (
 var (
 	ErrFormat = errors.New("malformed")
 	ErrMember = errors.New("member not found")
-	// ErrTooSparse reports a coordinate file whose dense matrix would take more than 1 GiB and
-	// more than 64 times the size of the file.
-	ErrTooSparse = fmt.Errorf("%w: too sparse for a dense matrix", gemm.ErrOutOfMemory)
+	// ErrExpansion reports a matrix that would take more than 256 MiB and more than 64 times the bytes
+	// of its file. See [ReadOptions.Expand].
+	ErrExpansion = fmt.Errorf("%w: far larger than its file", gemm.ErrOutOfMemory)
 	// ErrOverflow reports a finite number that would become an infinity or a NaN in the requested
 	// floating-point type. See [ReadOptions.Overflow].
 	ErrOverflow = errors.New("overflow")
@@ -134,6 +137,9 @@ type ReadOptions struct {
 	// infinities, or NaNs in types without infinity. If there are any, Overflow is called once
 	// after reading, with the error for the first one and their count.
 	Overflow func(first error, count int)
+	// Expand accepts a matrix that is far larger than its file: a sparse Matrix Market file, which
+	// does not store zeros, or a highly compressed member of an .npz file. See [ErrExpansion].
+	Expand bool
 	// Vector requires a 1-D array or a matrix with one row or one column. It is returned as 1×n.
 	Vector bool
 	// OneD selects how a 1-D array is read.
@@ -155,8 +161,11 @@ type ReadOptions struct {
 }
 
 // room calls Room for a matrix with layout l.
-func (s *source) room(l gemm.Layout) error {
-	return s.opt.room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type,
+func (s *source) room(l gemm.Layout) error { return s.roomFor(l.Bytes(), l) }
+
+// roomFor calls Room for a number of bytes for a matrix with layout l.
+func (s *source) roomFor(bytes int, l gemm.Layout) error {
+	return s.opt.room(bytes, fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type,
 		oneLine(s.spec)))
 }
 
@@ -168,7 +177,7 @@ func (o *ReadOptions) room(bytes int, what string) error {
 	return o.Room(bytes, what)
 }
 
-// Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember], [ErrTooSparse],
+// Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember], [ErrExpansion],
 // [ErrOverflow], [ErrRange], [ErrNeedsType], [ErrChanged], [gemm.ErrUnsupported], [gemm.ErrShape]
 // or an error of the operating system. Each message is one line that contains the file name. If ctx
 // ends first, Read returns its error.
@@ -198,6 +207,16 @@ type Entry struct {
 	Type   string   `json:"type"`             // element type as spelled in the file
 	Shape  []uint64 `json:"shape"`
 	Error  string   `json:"error,omitempty"` // reason why the array cannot be read
+
+	archive bool // the file is an archive
+}
+
+// Spec returns the spec of the array in a file.
+func (e Entry) Spec(file string) string {
+	if !e.archive {
+		return file
+	}
+	return file + "::" + e.Member
 }
 
 // List returns all arrays of the file that spec names, including those that are not matrices. It
@@ -208,48 +227,57 @@ func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
 		return nil, err
 	}
 	defer s.close()
-	if s.member != "" {
+	if s.named {
 		return nil, s.fail(ErrMember, "cannot list a member: want a file")
 	}
-	if err := s.checkEmpty(); err != nil {
-		return nil, err
+	entries, err := s.format.list(s)
+	for i := range entries {
+		entries[i].archive = s.format.archive
 	}
-	return s.format.list(s)
+	return entries, err
 }
 
 // source is a file that is being read.
 type source struct {
 	ctx context.Context
 	place
-	file       *os.File    // nil for standard input and in tests
-	info       fs.FileInfo // state of the file when it was opened
-	r          io.ReaderAt
-	size       int64
-	opt        ReadOptions
-	denseFloor int64 // see ErrTooSparse
+	file    *os.File    // nil for a stream and in tests
+	info    fs.FileInfo // state of the file when it was opened
+	spooled []byte      // the content of a stream
+	r       io.ReaderAt
+	size    int64
+	opt     ReadOptions
+	floor   int64 // see expansionFloor
 
 	overflows     int
 	firstOverflow error
 }
 
-// openSource opens the file that spec names, or reads standard input to its end.
+// openSource opens the file that spec names, or reads a stream to its end.
 func openSource(ctx context.Context, spec string, o ReadOptions) (*source, error) {
-	p, err := parseSpec(spec)
+	parse := parseInput
+	if o.Files != nil {
+		parse = parseSpec
+	}
+	p, err := parse(spec)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{ctx: ctx, place: p, opt: o, denseFloor: denseFloor}
-	if p.std {
-		return s, s.openStdin()
-	}
+	s := &source{ctx: ctx, place: p, opt: o, floor: expansionFloor}
 	if content, ok := o.Files[p.path]; ok {
 		s.r, s.size = bytes.NewReader(content), int64(len(content))
-		return s, nil
+	} else if p.std {
+		err = s.openStdin()
+	} else {
+		err = s.openFile()
 	}
-	if s.file, s.info, err = p.open(); err != nil {
+	if err == nil {
+		err = s.checkContent()
+	}
+	if err != nil {
+		s.close()
 		return nil, err
 	}
-	s.r, s.size = s.file, s.info.Size()
 	return s, nil
 }
 
@@ -272,14 +300,6 @@ func (s *source) checkUnchanged() error {
 	return checkUnchanged(s.path, s.info, now)
 }
 
-// checkEmpty returns an error if the file is empty.
-func (s *source) checkEmpty() error {
-	if s.size == 0 {
-		return s.fail(ErrFormat, "the file is empty")
-	}
-	return nil
-}
-
 // section returns a reader for n bytes at offset off. Reads fail once the context has ended.
 func (s *source) section(off, n int64) *io.SectionReader {
 	return io.NewSectionReader(contextReaderAt{s.ctx, s.r}, off, n)
@@ -300,9 +320,6 @@ func (r contextReaderAt) ReadAt(p []byte, off int64) (int, error) {
 
 // read reads the matrix.
 func (s *source) read() (*Matrix, error) {
-	if err := s.checkEmpty(); err != nil {
-		return nil, err
-	}
 	m, err := s.format.read(s)
 	if err != nil {
 		return nil, err
@@ -317,9 +334,12 @@ func (s *source) read() (*Matrix, error) {
 // only one with the highest rank, where rank 0 marks unusable members. It adds the name of the
 // member to the spec that appears in errors.
 func (s *source) pick(names []string, rank func(i int) int) (int, error) {
-	if s.member != "" {
+	if s.named {
 		if i := slices.Index(names, s.member); i >= 0 {
 			return i, nil
+		}
+		if s.member == "" {
+			return 0, s.fail(ErrMember, "no name after ::, and the file holds %s", list(names))
 		}
 		return 0, s.fail(ErrMember, "the file holds %s", list(names))
 	}
@@ -347,7 +367,7 @@ func (s *source) pick(names []string, rank func(i int) int) (int, error) {
 		}
 	}
 	s.member = names[found]
-	s.spec = s.path + "::" + s.member
+	s.spec += "::" + s.member
 	return found, nil
 }
 

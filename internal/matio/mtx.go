@@ -21,13 +21,6 @@ var mtxTypes = textTypes(func(t dtype.Type) string {
 	return "real"
 })
 
-// The dense matrix of a coordinate file may take denseFloor bytes or denseRatio times the size of
-// the file, whichever is more.
-const (
-	denseFloor = 1 << 30
-	denseRatio = 64
-)
-
 // maxLine is the maximum length of a line in bytes. The limit of the format itself is 1024.
 const maxLine = 64 << 10
 
@@ -206,9 +199,10 @@ func (r *mtxReader) sizes(n []uint64) (entries uint64, err error) {
 	if most := (uint64(r.size) + 1) / least; entries > most {
 		return 0, r.wrong("%d entries take at least %d bytes each: the file has only %d bytes", entries, least, r.size)
 	}
-	if bytes := int64(l.Bytes()); r.coordinate && bytes > r.denseFloor && bytes/denseRatio > r.size {
-		return 0, r.fail(ErrTooSparse, "%d×%d %v takes %d bytes, the file %d; want at most %d bytes or %d times the file",
-			l.OpRows(), l.OpCols(), l.Type, bytes, r.size, r.denseFloor, denseRatio)
+	if r.coordinate {
+		if err := r.checkExpansion(l, r.size); err != nil {
+			return 0, err
+		}
 	}
 	if err := r.room(l); err != nil {
 		return 0, err

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,9 +15,8 @@ import (
 // (RFC 1951, section 3.2.5).
 const maxDeflate = 1032
 
-// openNpz opens the archive. The member in the spec may have the extension ".npy".
+// openNpz opens the archive.
 func (s *source) openNpz() (*zip.Reader, error) {
-	s.member = strings.TrimSuffix(s.member, ".npy")
 	// A section reader handles negative offsets in the directory: it returns an error.
 	archive, err := zip.NewReader(s.section(0, s.size), s.size)
 	if err != nil {
@@ -78,6 +78,9 @@ func readNpz(s *source) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !slices.Contains(names, s.member) { // the spec may have the name of the file in the archive
+		s.member = strings.TrimSuffix(s.member, ".npy")
+	}
 	i, err := s.pick(names, func(i int) int {
 		r, err := s.openMember(files[i])
 		if err != nil {
@@ -136,6 +139,9 @@ func (s *source) readMember(f *zip.File) (*Matrix, error) {
 	}
 	packed := 0
 	if f.Method != zip.Store {
+		if err := s.checkExpansion(l, int64(f.CompressedSize64)); err != nil {
+			return nil, err
+		}
 		packed = int(min(max(f.CompressedSize64, 1), math.MaxInt))
 	}
 	m, err := s.load(r, l, h.element, h.big, packed)
@@ -154,7 +160,7 @@ func (s *source) readMember(f *zip.File) (*Matrix, error) {
 func writeNpz(w io.Writer, member string, l gemm.Layout, data []byte) error {
 	archive := zip.NewWriter(w)
 	f, err := archive.CreateHeader(&zip.FileHeader{
-		Name:     strings.TrimSuffix(member, ".npy") + ".npy",
+		Name:     member + ".npy",
 		Method:   zip.Store,
 		Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC),
 	})

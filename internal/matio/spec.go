@@ -17,34 +17,15 @@ import (
 // stdName names standard input or output; an extension after it names the format: "-.csv".
 const stdName = "-"
 
+// StdinPath is another name of standard input.
+const StdinPath = "/dev/stdin"
+
 // place is a parsed spec.
 type place struct {
 	spec, path, member string
-	format             *Format // nil if the format of standard input or output is not given
+	named              bool    // the spec names a member
+	format             *Format // nil if the content decides
 	std                bool    // standard input or output
-}
-
-// open opens a regular file and returns its state.
-func (p *place) open() (*os.File, fs.FileInfo, error) {
-	// Check the type first, because opening a named pipe would block.
-	info, err := os.Stat(p.path)
-	switch {
-	case err != nil:
-		return nil, nil, FileError(err)
-	case info.IsDir():
-		return nil, nil, p.isFolder()
-	case !info.Mode().IsRegular():
-		return nil, nil, p.fail(gemm.ErrUnsupported, "not a regular file: use - to read standard input")
-	}
-	f, err := os.Open(p.path)
-	if err != nil {
-		return nil, nil, FileError(err)
-	}
-	if info, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
 }
 
 // isFolder returns the error for a folder in place of a file.
@@ -63,17 +44,36 @@ func FileError(err error) error {
 
 // IsStd reports whether spec names standard input or output.
 func IsStd(spec string) bool {
-	p, err := parseSpec(spec)
+	p, err := parseInput(spec)
 	return err == nil && p.std
+}
+
+// IsStream reports whether spec names standard input, a pipe or a terminal.
+func IsStream(spec string) bool {
+	p, err := parseInput(spec)
+	if err != nil || p.std {
+		return err == nil
+	}
+	info, err := os.Stat(p.path)
+	return err == nil && isStream(info)
+}
+
+// isStream reports whether the file is a pipe or a terminal.
+func isStream(info fs.FileInfo) bool { return info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0 }
+
+// IsText reports whether the file that spec names is written as text.
+func IsText(spec string) bool {
+	p, err := parseSpec(spec)
+	return err == nil && p.format != nil && p.format.text
 }
 
 // SameFile reports whether two specs name the same file or members of it. The file need not exist.
 func SameFile(spec, other string) bool {
-	p, err := parseSpec(spec)
+	p, err := parseInput(spec)
 	if err != nil {
 		return false
 	}
-	q, err := parseSpec(other)
+	q, err := parseInput(other)
 	if err != nil {
 		return false
 	}
@@ -100,34 +100,67 @@ func SameFile(spec, other string) bool {
 // contain colons.
 func parseSpec(spec string) (place, error) {
 	p := place{spec: spec}
-	for at := 0; ; {
-		i := strings.Index(spec[at:], "::")
-		if i < 0 {
-			break
-		}
-		if p.setPath(spec[:at+i]) {
-			p.member = spec[at+i+2:]
-			switch {
-			case p.format != nil && !p.format.archive:
-				return p, p.fail(ErrMember, "a %s file holds one matrix, want %s", p.format.Ext, oneLine(p.path))
-			case p.member == "":
-				return p, p.fail(ErrMember, "no name after ::")
-			}
-			return p, nil
-		}
-		at += i + 1
-	}
-	if p.setPath(spec) {
-		return p, nil
+	if p.split(p.setPath) {
+		return p, p.checkMember()
 	}
 	if info, err := os.Stat(spec); err == nil && info.IsDir() {
 		return p, p.isFolder()
 	}
-	var known []string
-	for _, f := range formats {
-		known = append(known, f.Ext)
+	return p, p.fail(gemm.ErrUnsupported, "extension %q, want one of %s", filepath.Ext(spec), extensions())
+}
+
+// parseInput parses the spec of a file that is read. The path may also be that of any existing file.
+// If it has no known extension, the content decides the format.
+func parseInput(spec string) (place, error) {
+	p := place{spec: spec}
+	set := func(path string) bool { return p.setStdin(path) || p.setPath(path) || p.setFile(path) }
+	if p.split(set) {
+		return p, p.checkMember()
 	}
-	return p, p.fail(gemm.ErrUnsupported, "extension %q, want one of %s", filepath.Ext(spec), strings.Join(known, ", "))
+	_, err := os.Stat(spec)
+	if err == nil {
+		return p, p.isFolder()
+	}
+	return p, FileError(err)
+}
+
+// split sets the path to the first part of the spec, up to "::" or to the end, that set accepts, and
+// the member to the rest. It reports false if there is none.
+func (p *place) split(set func(path string) bool) bool {
+	for at := 0; ; {
+		i := strings.Index(p.spec[at:], "::")
+		if i < 0 {
+			return set(p.spec)
+		}
+		if set(p.spec[:at+i]) {
+			p.member, p.named = p.spec[at+i+2:], true
+			return true
+		}
+		at += i + 1
+	}
+}
+
+// checkMember returns an error if the spec names a member of a format without members.
+func (p *place) checkMember() error {
+	if !p.named || p.format == nil || p.format.archive {
+		return nil
+	}
+	return p.fail(ErrMember, "a %s file holds one matrix, want %s", p.format.Ext, oneLine(p.path))
+}
+
+// setStdin sets the path that [StdinPath] is another name of. It reports false for other files.
+func (p *place) setStdin(path string) bool {
+	ext, ok := strings.CutPrefix(path, StdinPath)
+	return ok && p.setPath(stdName+ext) && p.std
+}
+
+// setFile sets the path of an existing file. It reports false if there is none.
+func (p *place) setFile(path string) bool {
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return false
+	}
+	p.path = path
+	return true
 }
 
 // setPath sets the path and the format of its extension. It reports false if the extension is

@@ -170,8 +170,10 @@ func parseOutput(spec string, t dtype.Type) (place, error) {
 			p.format.Ext, t, typeNames(p.format.Types()), t, strings.Join(others, ", "))
 	}
 	switch {
-	case p.member == "":
+	case !p.named:
 		p.member = defaultMember
+	case p.member == "":
+		return p, p.fail(ErrMember, "no name after ::")
 	case !utf8.ValidString(p.member):
 		return p, p.fail(ErrMember, "the name %q is not UTF-8", p.member)
 	case p.member == p.format.reserved:
@@ -201,7 +203,7 @@ type output struct {
 // create creates the temporary file for p, with a random name for "". It returns an error if the
 // target is an archive with arrays besides the one that p names, which would be lost.
 func (p *place) create(name string, replace bool) (*output, error) {
-	if p.format.archive {
+	if info, err := os.Stat(p.path); err == nil && info.Mode().IsRegular() && p.format.archive {
 		entries, err := List(context.Background(), p.path, ReadOptions{})
 		var others []string
 		for _, e := range entries {

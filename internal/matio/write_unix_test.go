@@ -85,17 +85,6 @@ func TestSymbolicLinks(t *testing.T) {
 		"too many symbolic links")
 }
 
-// TestPipe checks that reading a named pipe fails instead of waiting for a writer.
-func TestPipe(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pipe.csv")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Read(t.Context(), path, ReadOptions{})
-	checkError(t, err, gemm.ErrUnsupported, path, "not a regular file")
-	checkError(t, CheckOutput(path, dtype.F32, replace), gemm.ErrUnsupported, path, "not a regular file")
-}
-
 // TestDiskFull writes a file beyond the file size limit of the process, so the write fails halfway,
 // as on a full disk. No partial file may remain, and the existing file must not change. The limit
 // applies to a whole process, so the test uses a child process.
