@@ -53,6 +53,11 @@
 // ([WithGroups]). [DeviceMatrix.Close] frees memory after the products that use it. The error of a
 // product that fails later is returned by the next download or [Device.Sync].
 //
+// # Files
+//
+// Package tilework/matfile reads matrices from files and writes them: .npy, .npz, .safetensors,
+// .mtx and .csv.
+//
 // # Several processes
 //
 // Package tilework/ranks joins processes, on one or several hosts, to a group. [OpenRanks] opens a

@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"internal/tune"},
 	{""}, // package tilework itself
 	{"internal/report"},
-	{"gonumblas", "internal/study/site"},
+	{"gonumblas", "matfile", "internal/study/site"},
 	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel",
 		"examples/batches", "examples/team"},
 }
@@ -74,6 +74,7 @@ var forbidden = map[string][]string{
 	"internal/matio": {"internal/host"},
 	"internal/peers": {"internal/ref", "internal/matio", "internal/cpu/asm"},
 	"":               {"internal/matio", "internal/peers", "gemmtest"},
+	"matfile":        {"internal/dispatch", "internal/cpu", "internal/gpu", "internal/device"},
 	"gonumblas":      {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // the public API, and blocks
 }
 

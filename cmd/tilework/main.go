@@ -48,8 +48,8 @@ func exit(err error) {
 	os.Exit(code)
 }
 
-// execute runs the command with arguments. Its error is also that of a help text: that of writing it, and that of
-// an unknown command with --help. Cobra ignores both.
+// execute runs the command with arguments. Its error is also that of a help text: that of writing
+// it, and that of an unknown command with --help. Cobra ignores both.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(stdinArgs(root, args))
 	var failed error

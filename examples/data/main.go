@@ -20,9 +20,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tilework/dtype"
-	"tilework/internal/gemm"
-	"tilework/internal/matio"
+	"tilework"
+	"tilework/matfile"
 	"tilework/ptx"
 )
 
@@ -60,8 +59,7 @@ func writeMatrix(path string, rows, cols int, value func(*rand.Rand) float32) er
 	for i := range data {
 		data[i] = value(rng)
 	}
-	return matio.Write(context.Background(), path, gemm.Dense(dtype.F32, rows, cols), dtype.Bytes(data),
-		matio.WriteOptions{Replace: true})
+	return matfile.Write(context.Background(), path, tilework.FromSlice(rows, cols, data))
 }
 
 // model returns a safetensors file: the length of the header, the header and the elements.

@@ -21,8 +21,8 @@ var mistaken = []struct{ start, what string }{
 	{"<?xml", "an XML document, such as the error of a download: want a matrix"},
 }
 
-// checkContent selects the format by the first bytes of the file unless the name does. It returns an
-// error if they show that the file is no matrix, or one of another format.
+// checkContent selects the format by the first bytes of the file unless the name does. It returns
+// an error if they show that the file is no matrix, or one of another format.
 func (s *source) checkContent() error {
 	if s.size == 0 {
 		return s.fail(ErrFormat, "the file is empty")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMistakenFiles reads files that take the place of a matrix, in every format and without one,
-// from the disk and from standard input. The error must say what the file is.
+// from the disk and from standard input. The error must name the content.
 func TestMistakenFiles(t *testing.T) {
 	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("4d", 32) + "\nsize 12345\n"
 	for content, want := range map[string]string{

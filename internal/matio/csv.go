@@ -97,7 +97,7 @@ func readCSV(s *source) (*Matrix, error) {
 func listCSV(s *source) ([]Entry, error) {
 	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
 	rows, cols, err := c.measure()
-	return []Entry{{Type: textEntry, Shape: []uint64{uint64(rows), uint64(cols)}}}, err
+	return []Entry{{Type: textEntry, Native: dtype.F64, Shape: []uint64{uint64(rows), uint64(cols)}}}, err
 }
 
 // number parses the field last read. Its row is counted from 0.

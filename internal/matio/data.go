@@ -115,8 +115,8 @@ func (s *source) checkSize(l gemm.Layout, e element, have int64) error {
 	return nil
 }
 
-// A matrix may take expansionFloor bytes or expansionRatio times the bytes that a file stores for it,
-// whichever is more.
+// A matrix may take expansionFloor bytes or expansionRatio times the bytes that a file stores for
+// it, whichever is more.
 const (
 	expansionFloor = 256 << 20
 	expansionRatio = 64
@@ -126,7 +126,7 @@ const (
 // it.
 func (s *source) checkExpansion(l gemm.Layout, stored int64) error {
 	if bytes := int64(l.Bytes()); !s.opt.Expand && bytes > s.floor && bytes/expansionRatio > stored {
-		return s.fail(ErrExpansion, "%d×%d %v takes %d bytes, stored in %d: want at most %d bytes or %d times the stored ones",
+		return s.fail(ErrExpansion, "%d×%d %v takes %d bytes, stored in %d: want at most %d bytes or %d times the stored",
 			l.OpRows(), l.OpCols(), l.Type, bytes, stored, s.floor, expansionRatio)
 	}
 	return nil

@@ -69,8 +69,8 @@ func loadBools(dst []float64, b []byte) {
 const batch = 32 << 10
 
 // loadOrMap maps the elements of l, which take length bytes of the file from offset, if the options
-// ask for it and the elements need no conversion. Those of a stream are in memory already. Otherwise
-// it loads them.
+// ask for it and the elements need no conversion. Those of a stream are in memory already.
+// Otherwise it loads them.
 func (s *source) loadOrMap(offset, length int64, l gemm.Layout, e element, big bool) (*Matrix, error) {
 	aligned := offset%int64(max(1, e.Bits/8)) == 0
 	same := aligned && e.native == l.Type && (e.Bits <= 8 || big == bigEndian)

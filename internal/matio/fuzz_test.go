@@ -3,6 +3,7 @@ package matio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,43 @@ func FuzzMatrixMarket(f *testing.F) { fuzz(f, ".mtx", expansionRatio) }
 
 // FuzzCSV allows four times the input, because two bytes of text can become eight bytes of float64.
 func FuzzCSV(f *testing.F) { fuzz(f, ".csv", 4) }
+
+// FuzzStream decodes arbitrary bytes from a stream, in the format of their content or of a spec. It
+// allows the limit of FuzzNpz, and checks that a matrix is that of a file with the same content.
+func FuzzStream(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content, "")
+		f.Add(content, "x"+filepath.Ext(file)+"::w")
+	}
+	f.Fuzz(func(t *testing.T, content []byte, spec string) {
+		var m *Matrix
+		var err error
+		s := newSource(t.Context(), parseStream(spec), ReadOptions{})
+		s.floor = fuzzFloor
+		testkit.CheckCost(t, len(content), 3*expansionRatio, func() { m, err = s.decode(bytes.NewReader(content)) })
+		if err != nil {
+			if strings.ContainsAny(err.Error(), "\n\r") {
+				t.Errorf("got error %q, want one line", err)
+			}
+			return
+		}
+		want, err := readBytes(s.format.Ext, content, ReadOptions{})
+		if err != nil && !errors.Is(err, ErrMember) { // the spec may name one of several arrays
+			t.Fatal(err)
+		}
+		if err == nil && s.member == "" {
+			checkMatrix(t, m, want.Type, want.OpRows(), want.OpCols(), func(i, j int) float64 { return at(want, i, j) })
+		}
+	})
+}
 
 // fuzzFloor replaces expansionFloor, which is too much memory for a fuzz target.
 const fuzzFloor = 1 << 18

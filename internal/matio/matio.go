@@ -10,8 +10,8 @@
 //
 // Headers are not trusted. Sizes are checked against the size of the file, without overflow, before
 // memory is allocated. For binary formats, memory is bounded by the size of the file or of the
-// decompressed member. For text formats, it is one element per two bytes of text, except in a sparse
-// Matrix Market file. [ErrExpansion] limits such a file and a compressed member.
+// decompressed member. For text formats, it is one element per two bytes of text, except in a
+// sparse Matrix Market file. [ErrExpansion] limits such a file and a compressed member.
 //
 // A file is read into separate memory, so later changes of the file do not change the matrix,
 // unless [ReadOptions.Map] maps it. Reading fails if the file is modified meanwhile; see also
@@ -38,8 +38,8 @@ import (
 var (
 	ErrFormat = errors.New("malformed")
 	ErrMember = errors.New("member not found")
-	// ErrExpansion reports a matrix that would take more than 256 MiB and more than 64 times the bytes
-	// of its file. See [ReadOptions.Expand].
+	// ErrExpansion reports a matrix that would take more than 256 MiB and more than 64 times the
+	// bytes of its file. See [ReadOptions.Expand].
 	ErrExpansion = fmt.Errorf("%w: far larger than its file", gemm.ErrOutOfMemory)
 	// ErrOverflow reports a finite number that would become an infinity or a NaN in the requested
 	// floating-point type. See [ReadOptions.Overflow].
@@ -194,11 +194,31 @@ func Read(ctx context.Context, spec string, o ReadOptions) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.overflows > 0 {
-		o.Overflow(s.firstOverflow, s.overflows)
-	}
 	m.path, m.info = s.path, s.info
 	return m, nil
+}
+
+// Decode reads a matrix from r, which it reads to its end. The spec is that of a file that is not
+// opened, up to the first "::": its extension selects the format, or without a known one the
+// content. The rest names a member. The errors are those of [Read]. If ctx ends while r waits,
+// Decode returns, and a goroutine keeps waiting.
+func Decode(ctx context.Context, r io.Reader, spec string, o ReadOptions) (*Matrix, error) {
+	return newSource(ctx, parseStream(spec), o).decode(r)
+}
+
+// decode reads a matrix from r.
+func (s *source) decode(r io.Reader) (*Matrix, error) {
+	err := s.checkMember()
+	if err == nil {
+		err = s.openStream(r)
+	}
+	if err == nil {
+		err = s.checkContent()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.read()
 }
 
 // Entry describes an array of a file.
@@ -207,6 +227,11 @@ type Entry struct {
 	Type   string   `json:"type"`             // element type as spelled in the file
 	Shape  []uint64 `json:"shape"`
 	Error  string   `json:"error,omitempty"` // reason why the array cannot be read
+
+	// Native is the type of the elements without a conversion, as [Read] returns them. It is
+	// Invalid if they must be converted, or cannot be read.
+	Native dtype.Type `json:"-"`
+	Err    error      `json:"-"` // the error with the text Error
 
 	archive bool // the file is an archive
 }
@@ -232,7 +257,11 @@ func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
 	}
 	entries, err := s.format.list(s)
 	for i := range entries {
-		entries[i].archive = s.format.archive
+		e := &entries[i]
+		e.archive = s.format.archive
+		if e.Err != nil {
+			e.Error = e.Err.Error()
+		}
 	}
 	return entries, err
 }
@@ -253,6 +282,11 @@ type source struct {
 	firstOverflow error
 }
 
+// newSource returns a source that is not open yet.
+func newSource(ctx context.Context, p place, o ReadOptions) *source {
+	return &source{ctx: ctx, place: p, opt: o, floor: expansionFloor}
+}
+
 // openSource opens the file that spec names, or reads a stream to its end.
 func openSource(ctx context.Context, spec string, o ReadOptions) (*source, error) {
 	parse := parseInput
@@ -263,10 +297,10 @@ func openSource(ctx context.Context, spec string, o ReadOptions) (*source, error
 	if err != nil {
 		return nil, err
 	}
-	s := &source{ctx: ctx, place: p, opt: o, floor: expansionFloor}
+	s := newSource(ctx, p, o)
 	if content, ok := o.Files[p.path]; ok {
 		s.r, s.size = bytes.NewReader(content), int64(len(content))
-	} else if p.std {
+	} else if p.std && (o.Stdin != nil || !strings.HasPrefix(p.path, StdinPath)) {
 		err = s.openStdin()
 	} else {
 		err = s.openFile()
@@ -326,6 +360,9 @@ func (s *source) read() (*Matrix, error) {
 	}
 	if s.opt.Vector { // layout has checked that there is one row or one column
 		m.Layout = gemm.Dense(m.Type, 1, m.Rows*m.Cols)
+	}
+	if s.overflows > 0 {
+		s.opt.Overflow(s.firstOverflow, s.overflows)
 	}
 	return m, nil
 }

@@ -85,7 +85,7 @@ func listMtx(s *source) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Entry{{Type: textEntry, Shape: n[:2]}}, nil
+	return []Entry{{Type: textEntry, Native: dtype.F64, Shape: n[:2]}}, nil
 }
 
 // next reads the next line that is neither blank nor a comment. The first line is the banner, not a

@@ -68,10 +68,11 @@ func listNpy(s *source) ([]Entry, error) {
 // which does not fit the size.
 func (s *source) npyEntry(r io.Reader, size int64) (Entry, error) {
 	d, length, err := s.npyDict(r, size)
-	if e, _, unknown := s.npyElement(d.descr); err == nil && unknown == nil {
+	e, _, unknown := s.npyElement(d.descr)
+	if err == nil && unknown == nil {
 		err = s.checkLength(d.shape, e.Name, e.Bytes(1), size-length)
 	}
-	return Entry{Type: d.descr, Shape: d.shape}, err
+	return Entry{Type: d.descr, Shape: d.shape, Native: e.native}, err
 }
 
 // npyHeader reads the header of an array file of size bytes.

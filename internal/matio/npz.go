@@ -55,7 +55,7 @@ func listNpz(s *source) ([]Entry, error) {
 	entries := make([]Entry, len(files))
 	for i, f := range files {
 		if entries[i], err = s.memberEntry(f); err != nil {
-			entries[i].Error = err.Error()
+			entries[i].Err = err
 		}
 		entries[i].Member = names[i]
 	}

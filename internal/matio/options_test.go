@@ -341,14 +341,14 @@ func TestChangedWhileRead(t *testing.T) {
 func TestList(t *testing.T) {
 	shape := func(n ...uint64) []uint64 { return n }
 	for spec, want := range map[string][]Entry{
-		"vector.npy": {{Type: "<f4", Shape: shape(5)}},
+		"vector.npy": {{Type: "<f4", Shape: shape(5), Native: dtype.F32}},
 		"object.npy": {{Type: "|O", Shape: shape(1, 2)}},
-		"bias.npz": {{Member: "bias", Type: "<f4", Shape: shape(5), archive: true},
-			{Member: "w", Type: "<f4", Shape: shape(3, 5), archive: true},
+		"bias.npz": {{Member: "bias", Type: "<f4", Shape: shape(5), Native: dtype.F32, archive: true},
+			{Member: "w", Type: "<f4", Shape: shape(3, 5), Native: dtype.F32, archive: true},
 			{Member: "names", Type: "<U1", Shape: shape(1), archive: true}},
-		"array-real.mtx":       {{Type: "text", Shape: shape(3, 5)}},
-		"coordinate-twice.mtx": {{Type: "text", Shape: shape(3, 5)}},
-		"tab.csv":              {{Type: "text", Shape: shape(3, 5)}},
+		"array-real.mtx":       {{Type: "text", Native: dtype.F64, Shape: shape(3, 5)}},
+		"coordinate-twice.mtx": {{Type: "text", Native: dtype.F64, Shape: shape(3, 5)}},
+		"tab.csv":              {{Type: "text", Native: dtype.F64, Shape: shape(3, 5)}},
 	} {
 		got, err := List(t.Context(), "testdata/"+spec, ReadOptions{})
 		byName := func(a, b Entry) int { return strings.Compare(a.Member, b.Member) }
@@ -370,7 +370,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err = encrypted.format.list(encrypted); err != nil || len(got) != 2 ||
-		!strings.Contains(got[0].Error, "malformed") || got[1].Error != "" {
+		!errors.Is(got[0].Err, ErrFormat) || got[1].Err != nil {
 		t.Errorf("got %+v, error %v; want an error in the first entry only", got, err)
 	}
 	_, err = List(t.Context(), "testdata/bias.npz::w", ReadOptions{})

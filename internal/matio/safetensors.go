@@ -65,7 +65,8 @@ func listSafetensors(s *source) ([]Entry, error) {
 	tensors, _, err := s.tensors()
 	var entries []Entry
 	for _, t := range tensors {
-		entries = append(entries, Entry{Member: t.name, Type: t.dtype, Shape: t.shape})
+		e, _ := s.format.element(t.dtype)
+		entries = append(entries, Entry{Member: t.name, Type: t.dtype, Shape: t.shape, Native: e.native})
 	}
 	return entries, err
 }

@@ -109,8 +109,8 @@ func parseSpec(spec string) (place, error) {
 	return p, p.fail(gemm.ErrUnsupported, "extension %q, want one of %s", filepath.Ext(spec), extensions())
 }
 
-// parseInput parses the spec of a file that is read. The path may also be that of any existing file.
-// If it has no known extension, the content decides the format.
+// parseInput parses the spec of a file that is read. The path may also be that of any existing
+// file. If it has no known extension, the content decides the format.
 func parseInput(spec string) (place, error) {
 	p := place{spec: spec}
 	set := func(path string) bool { return p.setStdin(path) || p.setPath(path) || p.setFile(path) }
@@ -124,8 +124,23 @@ func parseInput(spec string) (place, error) {
 	return p, FileError(err)
 }
 
-// split sets the path to the first part of the spec, up to "::" or to the end, that set accepts, and
-// the member to the rest. It reports false if there is none.
+// parseStream parses the spec of [Decode].
+func parseStream(spec string) place {
+	p := place{spec: spec}
+	p.split(func(path string) bool {
+		if !p.setPath(path) {
+			p.path = path
+		}
+		return true
+	})
+	if p.path == "" {
+		p.spec = "the stream" + spec
+	}
+	return p
+}
+
+// split sets the path to the first part of the spec, up to "::" or to the end, that set accepts,
+// and the member to the rest. It reports false if there is none.
 func (p *place) split(set func(path string) bool) bool {
 	for at := 0; ; {
 		i := strings.Index(p.spec[at:], "::")
@@ -148,10 +163,13 @@ func (p *place) checkMember() error {
 	return p.fail(ErrMember, "a %s file holds one matrix, want %s", p.format.Ext, oneLine(p.path))
 }
 
-// setStdin sets the path that [StdinPath] is another name of. It reports false for other files.
+// setStdin sets the path if it is [StdinPath], which may have an extension. It reports false for
+// other files.
 func (p *place) setStdin(path string) bool {
 	ext, ok := strings.CutPrefix(path, StdinPath)
-	return ok && p.setPath(stdName+ext) && p.std
+	ok = ok && p.setPath(stdName+ext) && p.std
+	p.path = path
+	return ok
 }
 
 // setFile sets the path of an existing file. It reports false if there is none.

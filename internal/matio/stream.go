@@ -109,8 +109,8 @@ func (s *source) spool(r io.Reader) ([]byte, error) {
 	}
 }
 
-// spoolAll reads r to its end into a buffer that doubles as needed. It reads no further if the first
-// bytes are those of no format, as from /dev/zero.
+// spoolAll reads r to its end into a buffer that doubles as needed. It reads no further if the
+// first bytes are those of no format, as from /dev/zero.
 func (s *source) spoolAll(r io.Reader) ([]byte, error) {
 	content := alloc(64 << 10)
 	for n := 0; ; {

@@ -52,7 +52,7 @@ func TestPipe(t *testing.T) {
 }
 
 // TestPipeEnds ends the context while a pipe has no writer, and while its writer is silent. Read
-// must return the context's error, and nobody may read the pipe afterwards.
+// must return the context's error, and must have closed the pipe.
 func TestPipeEnds(t *testing.T) {
 	path := newPipe(t, "a.csv")
 	ended, cancel := context.WithCancel(t.Context())
@@ -61,7 +61,7 @@ func TestPipeEnds(t *testing.T) {
 		t.Errorf("got error %v without a writer, want %v", err, context.Canceled)
 	}
 	if _, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0); !errors.Is(err, unix.ENXIO) {
-		t.Errorf("got error %v from opening a pipe that nobody reads, want %v", err, unix.ENXIO)
+		t.Errorf("got error %v from opening a pipe without a reader, want %v", err, unix.ENXIO)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	wrote := make(chan error)

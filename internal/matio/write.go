@@ -44,14 +44,7 @@ type WriteOptions struct {
 // Errors wrap [fs.ErrExist], [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember], the context's
 // error or an error of the operating system. Each message is one line that contains the file name.
 func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o WriteOptions) error {
-	if err := l.Check(oneLine(spec)); err != nil {
-		return err
-	}
-	if len(data) < l.Bytes() {
-		return fmt.Errorf("%w: %s: %v needs %d bytes of memory, has %d", gemm.ErrShape, oneLine(spec), l, l.Bytes(),
-			len(data))
-	}
-	p, err := parseOutput(spec, l.Type)
+	p, err := checkWrite(spec, l, data)
 	if err != nil {
 		return err
 	}
@@ -67,6 +60,28 @@ func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o Write
 		return err
 	}
 	return p.writeError(out.commit())
+}
+
+// Encode writes op(matrix) to w, as [Write] does to a file. The spec is that of a file that is not
+// opened: its extension selects the format, and it may name a member.
+func Encode(ctx context.Context, w io.Writer, spec string, l gemm.Layout, data []byte) error {
+	p, err := checkWrite(spec, l, data)
+	if err != nil {
+		return err
+	}
+	return p.writeTo(ctx, w, l, data)
+}
+
+// checkWrite checks the arguments of [Write] and parses the spec.
+func checkWrite(spec string, l gemm.Layout, data []byte) (place, error) {
+	if err := l.Check(oneLine(spec)); err != nil {
+		return place{}, err
+	}
+	if len(data) < l.Bytes() {
+		return place{}, fmt.Errorf("%w: %s: %v needs %d bytes of memory, has %d", gemm.ErrShape, oneLine(spec), l,
+			l.Bytes(), len(data))
+	}
+	return parseOutput(spec, l.Type)
 }
 
 // writeTo writes the file contents to w.
