@@ -10,7 +10,7 @@ import (
 // layers lists the packages from the bottom up. A package may import only packages of the groups
 // before its own. An unlisted package fails the test, so that new packages are placed deliberately.
 var layers = [][]string{
-	{"internal/names"},
+	{"internal/names", "internal/regular"},
 	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
 		"internal/phrase", "internal/testkit/testrand"},
 	{"ptx/emu/internal/number"},
@@ -113,6 +113,9 @@ func TestImportsRunOneWay(t *testing.T) {
 			dep, ok := local(path)
 			switch {
 			case !ok:
+				if strings.Contains(path, "purego") && pkg != "internal/dl" {
+					t.Errorf("package %q imports %s: want internal/dl, which checks the loader's search path", pkg, path)
+				}
 				if strings.Contains(strings.Split(path, "/")[0], ".") && at < floor("internal/report") &&
 					!slices.ContainsFunc(outside, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") }) {
 					t.Errorf("package %q imports %s, want only standard, local and listed modules", pkg, path)

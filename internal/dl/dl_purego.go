@@ -10,9 +10,12 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Open loads a file. purego fetches the error of a failed call with a second call, dlerror, which
-// returns the last error of the same OS thread.
+// Open loads a file, unless the error is ErrSearchPath. purego fetches the error of a failed call
+// with a second call, dlerror, which returns the last error of the same OS thread.
 func Open(file string, s Scope) (uintptr, error) {
+	if errSearchPath != nil {
+		return 0, errSearchPath
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const rtldDeepBind = 8 // RTLD_DEEPBIND on Linux; macOS binds each symbol to a library

@@ -4,17 +4,22 @@ package dl
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 
 	"tilework/internal/gemm"
-	"tilework/internal/host"
 )
 
 // ErrNotFound reports that a library is not installed at the expected places.
 var ErrNotFound = errors.New("library not found")
+
+// ErrSearchPath reports that the loader would search the working directory, because of an
+// environment variable. No library is opened then, not even one with an absolute path, because the
+// loader also searches for the libraries that it needs.
+var ErrSearchPath = errors.New("no library is loaded")
 
 // Source describes where to find a library's file.
 type Source struct {
@@ -86,11 +91,6 @@ func (s *Source) loadFile(path string) (uintptr, error) {
 func (s *Source) search() (uintptr, error) {
 	var broken error
 	for _, dir := range searchDirs() {
-		if dir == "" {
-			if err := SafeSearch(); err != nil {
-				return 0, err
-			}
-		}
 		for _, stem := range s.Stems {
 			for _, version := range s.Versions {
 				file := filepath.Join(dir, FileName(stem, version))
@@ -126,9 +126,11 @@ func searchDirs() []string {
 	dirs := []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64",
 		"/usr/local/cuda/lib64"}
 	if env := os.Getenv("VIRTUAL_ENV"); filepath.IsAbs(env) {
-		for _, folder := range []string{"*", filepath.Join("*", "*")} { // nvidia/nccl, nvidia/cublasmp/cu13
-			wheels, _ := filepath.Glob(filepath.Join(env, "lib", "python3*", "site-packages", "nvidia", folder, "lib"))
-			dirs = append(dirs, wheels...)
+		for _, folder := range []string{"*", "*/*"} { // nvidia/nccl, nvidia/cublasmp/cu13
+			wheels, _ := fs.Glob(os.DirFS(env), "lib/python3*/site-packages/nvidia/"+folder+"/lib")
+			for _, wheel := range wheels {
+				dirs = append(dirs, filepath.Join(env, wheel))
+			}
 		}
 	}
 	return dirs
@@ -146,14 +148,4 @@ func FileName(stem, version string) string {
 		return name + ".so." + version
 	}
 	return name + ".so"
-}
-
-// SafeSearch returns an error if the loader's search would include the working directory because of
-// LD_LIBRARY_PATH.
-func SafeSearch() error {
-	if dirs := host.RelativeLibraryDirs(); len(dirs) > 0 {
-		return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: want absolute paths only, so that the working "+
-			"directory is not searched", dirs[0])
-	}
-	return nil
 }

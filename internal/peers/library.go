@@ -3,6 +3,7 @@ package peers
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,9 +163,6 @@ func prepareMKL(p *Peer) error {
 	}
 	file := findIn(dir, "iomp5")
 	if file == "" {
-		if err := dl.SafeSearch(); err != nil {
-			return err
-		}
 		file = dl.FileName("iomp5", "")
 	}
 	if _, err := dl.Open(file, dl.Global); err != nil {
@@ -212,8 +210,8 @@ func caveatAVX512(without ...string) func(*Peer) string {
 // findIn returns the path of lib<stem> of any version in dir, or the empty string.
 func findIn(dir, stem string) string {
 	for _, pattern := range []string{dl.FileName(stem, ""), dl.FileName(stem, "*")} {
-		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
-			return found[0]
+		if found, _ := fs.Glob(os.DirFS(dir), pattern); len(found) > 0 {
+			return filepath.Join(dir, found[0])
 		}
 	}
 	return ""

@@ -3,13 +3,12 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"tilework/internal/device"
 	"tilework/internal/dl"
-	"tilework/internal/host"
 )
 
 // loaded is the driver library loaded into this process.
@@ -17,31 +16,17 @@ type loaded struct {
 	addresses []uintptr // of symbols; 0 for missing ones
 }
 
-// checkLibraryPath returns an error if LD_LIBRARY_PATH contains a relative directory with libraries
-// in it. A library there could replace the driver or one of its dependencies. Relative entries
-// without libraries, which often result from a surplus colon, are accepted.
-func checkLibraryPath() error {
-	for _, dir := range host.RelativeLibraryDirs() {
-		found, err := filepath.Glob(filepath.Join(dir, "*.so*"))
-		if err == nil && len(found) > 0 {
-			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q, which contains %s: want absolute directories only",
-				dir, found[0])
-		}
-	}
-	return nil
-}
-
 // openLibrary loads the driver. The error is ErrNoDevice.
 func openLibrary() (library, error) {
-	if err := checkLibraryPath(); err != nil {
-		return nil, fmt.Errorf("%w: %w", device.ErrNoDevice, err)
-	}
 	var handle uintptr
 	var reasons []string
 	for _, file := range libraryFiles {
 		var err error
 		if handle, err = dl.Open(file, dl.Local); err == nil {
 			break
+		}
+		if errors.Is(err, dl.ErrSearchPath) {
+			return nil, fmt.Errorf("%w: %w", device.ErrNoDevice, err)
 		}
 		reason := err.Error()
 		switch {
@@ -72,9 +57,6 @@ func (l *loaded) invoke(s *symbol, args []uintptr) uintptr {
 
 // openNVML loads the NVML library.
 func openNVML() (*nvml, error) {
-	if err := checkLibraryPath(); err != nil {
-		return nil, err
-	}
 	var handle uintptr
 	var err error
 	for _, file := range nvmlFiles {

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"tilework/internal/cache"
 	"tilework/internal/cpu"
 	"tilework/internal/device"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
@@ -172,7 +174,10 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 		return
 	}
 	made.gpu = c.GPU
-	if c.Present() != nil {
+	if err := c.Present(); errors.Is(err, dl.ErrSearchPath) {
+		made.Reason, made.Err = NoGPU, err
+		return
+	} else if err != nil {
 		made.Reason = noDriver
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/cache"
+	"tilework/internal/dl"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
 )
@@ -112,6 +113,8 @@ func TestChoose(t *testing.T) {
 		{name: "limited by transfers", size: [3]int{8000, 1, 8000}, want: "cpu", why: "against 25ms on emu", opens: true},
 		{name: "no driver", size: square(1000), change: func(m *fakeMachine) { m.present = errors.New("not found") },
 			want: "cpu", why: "no NVIDIA driver here"},
+		{name: "unsafe search path", size: square(1000), change: func(m *fakeMachine) { m.present = dl.ErrSearchPath },
+			want: "cpu", why: "no GPU: no library is loaded"},
 		{name: "no GPU", size: square(1000), change: func(m *fakeMachine) { m.identify = errors.New("the list is empty") },
 			want: "cpu", why: "no GPU: the list is empty", opens: true},
 		{name: "a GPU that fails", size: square(1000), change: func(m *fakeMachine) { m.tryGPU = errors.New("bad launch") },
