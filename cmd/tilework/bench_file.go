@@ -9,6 +9,7 @@ import (
 
 	"tilework/internal/bench"
 	"tilework/internal/matio"
+	"tilework/internal/regular"
 )
 
 // recordFile is the file that records are written to as they are measured. Writing to nil does
@@ -37,7 +38,7 @@ func newRecordFile(path string, force bool) (*recordFile, error) {
 		}
 		r.stale = true
 	}
-	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
+	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|regular.NoWait, 0o666); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -54,7 +55,12 @@ type resumedFile struct {
 
 // readResumed reads the file without changing it.
 func readResumed(path string) (*resumedFile, error) {
-	text, err := os.ReadFile(path)
+	file, err := regular.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--resume: %w", matio.FileError(err))
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
 	if err != nil {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"tilework/internal/matio"
 	"tilework/internal/names"
+	"tilework/internal/regular"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -217,9 +218,14 @@ func (f *emulateFlags) readScript(ctx context.Context, mem *emu.Memory) ([]kerne
 	fail := func(err error) ([]kernelLaunch, []kernelArg, error) {
 		return nil, nil, fmt.Errorf("%s: %w", f.script, err)
 	}
-	text, err := ptx.ReadFile(f.script) // a regular file, as the PTX
+	file, err := regular.Open(f.script)
 	if err != nil {
 		return nil, nil, matio.FileError(err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxScript+1))
+	if err != nil {
+		return nil, nil, err
 	}
 	if len(text) > maxScript {
 		return fail(fmt.Errorf("more than %d bytes: want a list of launches in JSON", maxScript))
@@ -228,7 +234,7 @@ func (f *emulateFlags) readScript(ctx context.Context, mem *emu.Memory) ([]kerne
 		Memory   map[string]string `json:"memory"`
 		Launches []json.RawMessage `json:"launches"`
 	}
-	if err := decodeStrictly([]byte(text), &script); err != nil {
+	if err := decodeStrictly(text, &script); err != nil {
 		return fail(err)
 	}
 	if len(script.Launches) == 0 {

@@ -427,40 +427,6 @@ func TestUnwritableCache(t *testing.T) {
 	}
 }
 
-// TestPlantedLibraries checks that libraries in the working directory are not loaded, even if
-// LD_LIBRARY_PATH has an empty or relative entry that names it. The test's libraries are text
-// files, so that loading them is an error.
-func TestPlantedLibraries(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, name := range []string{
-		"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libcublasLt.so.13", "libcublasLt.so.12", "libopenblas.so.0",
-		"libopenblas.so", "libblis.so.4", "libblis.so", "libmkl_rt.so.2", "libmkl_rt.so",
-	} {
-		if err := os.WriteFile(name, []byte("PLANTED"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const loaderError = "file too short" // the error of glibc for a short text file
-	for _, path := range []string{"", ".", ":/usr/lib", here} {
-		for _, args := range []string{"devices", "bench --sizes 8 --kernels loop --min-time 1ms --peers openblas",
-			"bench --sizes 8 --kernels loop --min-time 1ms --peers mkl"} {
-			cmd, stdout, stderr := process(args, "LD_LIBRARY_PATH="+path)
-			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
-				t.Fatal(err)
-			}
-			// An absolute path in LD_LIBRARY_PATH is the user's explicit choice.
-			found := strings.Contains(stdout.String()+stderr.String(), loaderError)
-			if explicit := path == here; found && !explicit {
-				t.Errorf("%s with LD_LIBRARY_PATH=%q: %q, %q", args, path, stdout, stderr)
-			}
-		}
-	}
-}
-
 // TestWrongCPUVariable checks that the lists report a wrong TILEWORK_CPU, as a product does.
 func TestWrongCPUVariable(t *testing.T) {
 	for _, args := range []string{"kernels", "devices"} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"tilework/internal/bench"
 	"tilework/internal/matio"
+	"tilework/internal/regular"
 	"tilework/internal/report"
 )
 
@@ -53,7 +55,7 @@ The file - is standard input.`,
 		},
 		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl", "json"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.run(args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+			return f.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
@@ -64,11 +66,11 @@ The file - is standard input.`,
 	return c
 }
 
-func (f *reportFlags) run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if f.out == "" && f.svg == "" && f.png == "" {
 		return errors.New("nothing to write: want -o FILE.html, --svg FOLDER or --png FOLDER")
 	}
-	sources, err := readSources(args, stdin)
+	sources, err := readSources(ctx, args, stdin)
 	if err != nil {
 		return err
 	}
@@ -160,14 +162,14 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 
 // readSources reads files of records, or stdin for -, and gives each a name that differs from the
 // others.
-func readSources(paths []string, stdin io.Reader) ([]report.Source, error) {
+func readSources(ctx context.Context, paths []string, stdin io.Reader) ([]report.Source, error) {
 	var sources []report.Source
 	names := distinct(paths)
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
 			return nil, fmt.Errorf("%s is named twice", path)
 		}
-		records, err := readRecordFile(path, stdin)
+		records, err := readRecordFile(ctx, path, stdin)
 		if err != nil {
 			return nil, err
 		}
@@ -208,17 +210,19 @@ func distinct(paths []string) []string {
 	return names
 }
 
-func readRecordFile(path string, stdin io.Reader) ([]bench.Record, error) {
+func readRecordFile(ctx context.Context, path string, stdin io.Reader) ([]bench.Record, error) {
 	if path != "-" {
-		file, err := os.Open(path)
+		file, err := regular.Open(path)
 		if err != nil {
 			return nil, matio.FileError(err)
 		}
 		defer file.Close()
 		stdin = file
 	}
-	records, err := bench.ReadRecords(stdin)
+	records, err := await(ctx, func() ([]bench.Record, error) { return bench.ReadRecords(stdin) })
 	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("%s: record %d is incomplete (bench --resume completes the file, unless bench is still "+
 			"writing it)", path, len(records)+1)
@@ -228,4 +232,24 @@ func readRecordFile(path string, stdin io.Reader) ([]bench.Record, error) {
 		return nil, fmt.Errorf("%s has no records", path)
 	}
 	return records, nil
+}
+
+// await returns the results of f, or the error of ctx if it ends first. In the second case f keeps
+// running, because nothing ends a read of standard input.
+func await[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		return v, ctx.Err()
+	}
 }

@@ -1,8 +1,9 @@
 // Package cache stores measurements of this machine on disk, for later processes.
 //
 // An entry is a small value under a key. The key contains everything that the value depends on, so
-// that entries never become stale. Each entry is a file, which is written under a temporary name
-// and renamed. A file that is damaged, or of another version or key, is treated as missing.
+// that entries never become stale. Each entry is a regular file, which is written under a temporary
+// name and renamed. A file that is damaged, or of another version or key, is treated as missing, and
+// so is a symbolic link, a pipe or a device.
 //
 // An error in the cache only means that something is measured again. [Cache.Problems] lists such
 // errors.
@@ -23,6 +24,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"tilework/internal/regular"
 )
 
 // EnvVar is the environment variable with the directory of the cache, or "off".
@@ -150,8 +153,12 @@ func (c *Cache) files(pattern string) []string {
 		return nil
 	}
 	// Glob fails only for an invalid pattern.
-	paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))
-	return paths[:min(len(paths), maxEntries)]
+	paths, _ := fs.Glob(os.DirFS(c.dir), pattern)
+	paths = paths[:min(len(paths), maxEntries)]
+	for i, name := range paths {
+		paths[i] = filepath.Join(c.dir, name)
+	}
+	return paths
 }
 
 // Remove removes the entry of a key. A missing entry is not an error.
@@ -225,6 +232,9 @@ func (c *Cache) Exclusive(f func()) {
 	f()
 }
 
+// errBusy reports that another process holds the lock.
+var errBusy = errors.New("locked")
+
 // Lock waits until no other process holds the lock of the cache, and takes it. If it has to wait,
 // it calls waiting once, unless waiting is nil. If ctx ends, it returns the error of ctx. If the
 // system cannot lock files, Lock does not wait. The function unlock is never nil.
@@ -238,10 +248,15 @@ func (c *Cache) Lock(ctx context.Context, waiting func()) (unlock func(), err er
 		return nothing, nil
 	}
 	const pause = 5 * time.Millisecond
+	path := filepath.Join(c.dir, "lock")
 	for {
-		unlock, busy := lock(filepath.Join(c.dir, "lock"))
-		if !busy {
+		unlock, err := lock(path)
+		if err == nil {
 			return unlock, nil
+		}
+		if !errors.Is(err, errBusy) {
+			c.addProblem(path, err)
+			return nothing, nil
 		}
 		if waiting != nil {
 			waiting()
@@ -286,7 +301,7 @@ func encode(key string, value any) ([]byte, error) {
 
 // read reads the file of an entry.
 func read(path string) (key string, value []byte, err error) {
-	f, err := os.Open(path)
+	f, err := regular.OpenNoFollow(path, os.O_RDONLY, 0)
 	if err != nil {
 		return "", nil, err
 	}
