@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +63,8 @@ func (f *studyFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if f.force {
 		return errors.New("--force without --export: nothing is written, want --export FOLDER")
 	}
-	if _, _, err := net.SplitHostPort(f.addr); err != nil {
+	host, _, err := net.SplitHostPort(f.addr)
+	if err != nil {
 		return fmt.Errorf("--addr %s: want a host and a port, such as localhost:8080", f.addr)
 	}
 	l, err := net.Listen("tcp", f.addr)
@@ -86,7 +86,7 @@ func (f *studyFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			fmt.Fprintf(stderr, "no browser opened (%v): open %s\n", err, url)
 		}
 	}
-	server := &http.Server{Handler: files, ReadHeaderTimeout: 10 * time.Second}
+	server := files.Server(host)
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"mime"
-	"net/http"
 	"os"
 	"os/exec"
 	"path"
@@ -20,7 +18,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"tilework/internal/report"
 )
@@ -58,18 +55,21 @@ func New(ctx context.Context) (Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.preload()
+	s.completeHead()
 	return s, s.addProgram(ctx)
 }
 
-// preload lets the browser load all modules of the page at once, before it knows their imports.
-func (s Site) preload() {
+// completeHead adds the policy to the head of the page, for other servers than Server, and lets the
+// browser load all modules of the page at once, before it knows their imports.
+func (s Site) completeHead() {
+	meta := fmt.Sprintf("<head>\n<meta http-equiv=\"Content-Security-Policy\" content=%q>", policy)
 	var links strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if path.Ext(name) == ".js" && name != worker {
 			fmt.Fprintf(&links, "<link rel=\"modulepreload\" href=%q>\n", name)
 		}
 	}
+	s[index] = bytes.Replace(s[index], []byte("<head>"), []byte(meta), 1)
 	s[index] = bytes.Replace(s[index], []byte("</head>"), []byte(links.String()+"</head>"), 1)
 }
 
@@ -137,27 +137,4 @@ func goCommand(ctx context.Context, args ...string) (string, error) {
 		return "", fmt.Errorf("go %s: %w: %s: want to run in the folder of tilework's sources", args[0], err, reason)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-// ServeHTTP serves the files. The folder is index.html.
-func (s Site) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	name := strings.TrimPrefix(path.Clean(q.URL.Path), "/")
-	if name == "" {
-		name = index
-	}
-	content, ok := s[name]
-	if !ok {
-		http.NotFound(w, q)
-		return
-	}
-	kind := mime.TypeByExtension(path.Ext(name))
-	switch path.Ext(name) {
-	case ".js":
-		kind = "text/javascript; charset=utf-8" // some systems know it under another type
-	case ".packed":
-		kind = "application/octet-stream"
-	}
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Cache-Control", "no-cache")
-	http.ServeContent(w, q, name, time.Time{}, bytes.NewReader(content))
 }
