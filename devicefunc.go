@@ -32,6 +32,9 @@ type DeviceElement struct {
 // f must not write to memory or wait for other threads. Its code is checked like every kernel's.
 // The error is ErrUnsupported.
 func NewDeviceFunc(f func(k *build.Kernel, e DeviceElement) build.Reg) (*DeviceFunc, error) {
+	if f == nil {
+		return nil, fmt.Errorf("%w: nil as a device function", ErrUnsupported)
+	}
 	own, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg {
 		return f(k, DeviceElement{Value: e.Value, Row: e.Row, Col: e.Col, Data: e.Data})
 	})
@@ -50,7 +53,7 @@ func WithDeviceFunc[T dtype.Element](f *DeviceFunc, data Operand[T]) Option {
 	}
 	return func(c *config) {
 		if f == nil || f.f == nil {
-			c.fail(fmt.Errorf("%w: no function", ErrUnsupported))
+			c.fail(fmt.Errorf("%w: the zero DeviceFunc: make one with NewDeviceFunc", ErrUnsupported))
 			return
 		}
 		c.epilogue.Function = f.f

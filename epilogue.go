@@ -142,7 +142,9 @@ func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) erro
 	case !l.IsVector() && want.Cols > 0:
 		return fmt.Errorf("%w: %s of %d×%d, want one row or one column of %d", ErrShape, o.Phrase(), l.OpRows(), l.OpCols(),
 			want.Cols)
-	case row.Cols != want.Cols || row.Cols == 0 && o == gemm.FunctionData:
+	case row.Cols == 0 && o == gemm.FunctionData:
+		return fmt.Errorf("%w: no data for a device function that reads some: want a vector", ErrShape)
+	case row.Cols != want.Cols:
 		return fmt.Errorf("%w: %s of length %d for a result of %d×%d, want %d", ErrShape, o.Phrase(), row.Cols, m, n,
 			want.Cols)
 	}

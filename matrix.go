@@ -57,9 +57,13 @@ func Vector[T dtype.Element](elements ...T) Matrix[T] {
 // one row to the next. The stride must be at least cols, and data must reach the last element. The
 // memory is shared. Elements between the rows are never read or written.
 func FromStrided[T dtype.Element](rows, cols, stride int, data []T) Matrix[T] {
-	l := gemm.Layout{Type: dtype.Of[T](), Rows: rows, Cols: cols, LD: stride}
+	l := gemm.Layout{Type: dtype.Of[T](), Rows: rows, Cols: cols, LD: max(stride, cols, 1)}
 	err := l.Check("the matrix")
-	if err == nil && len(data) < l.Len() {
+	switch {
+	case err != nil:
+	case stride < cols:
+		err = fmt.Errorf("%w: a %d×%d matrix of stride %d, want a stride of at least %d", ErrShape, rows, cols, stride, cols)
+	case len(data) < l.Len():
 		err = fmt.Errorf("%w: a slice of %d elements as a %d×%d matrix of stride %d, want at least %d", ErrShape, len(data),
 			rows, cols, stride, l.Len())
 	}

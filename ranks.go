@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"reflect"
 
 	"tilework/internal/backend"
 	"tilework/internal/team"
@@ -39,7 +40,8 @@ func OpenRanks(ctx context.Context, g Group, device string) (*Device, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	if g == nil {
+	// A nil pointer and the zero ranks.Group are no group either.
+	if v := reflect.ValueOf(g); g == nil || v.Kind() == reflect.Pointer && v.IsNil() || g.Size() < 1 {
 		return nil, fmt.Errorf("%w: no group of ranks: want the Group of ranks.Join", ErrUnsupported)
 	}
 	t, err := team.Open(ctx, g, device)

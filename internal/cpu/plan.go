@@ -78,12 +78,12 @@ func (pl *Plan) Decide(p *gemm.Problem, o *backend.Options) error {
 
 // checkProblem refuses products that only GPUs compute.
 func checkProblem(p *gemm.Problem) error {
-	switch f := p.Epilogue.Function; {
+	switch {
 	case p.Precision != gemm.Native:
 		return fmt.Errorf("%w: precision %v on the CPU: want %v, or a GPU", gemm.ErrUnsupported, p.Precision,
 			gemm.Native)
-	case f != nil:
-		return fmt.Errorf("%w: %v on the CPU, which only takes functions of tiles", gemm.ErrUnsupported, f)
+	case p.Epilogue.Function != nil:
+		return fmt.Errorf("%w: a device function on the CPU: want a function of tiles, or a GPU", gemm.ErrUnsupported)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (pl *Plan) Decide() error {
 		name, _, _ := strings.Cut(pl.Request.Kernel, ":")
 		return pl.planByKernel("kernel "+pl.Request.Kernel, func(k backend.Kernel) bool { return k.Name == name })
 	case pl.Problem.Epilogue.Function != nil:
-		return pl.planByKernel(pl.Problem.Epilogue.Function.String(), pl.isSupported)
+		return pl.planByKernel("the device function", pl.isSupported)
 	case pl.Problem.Precision != gemm.Native:
 		return pl.planByKernel("precision "+pl.Problem.Precision.String(), pl.isSupported)
 	case pl.Problem.Invariance != gemm.NotInvariant:

@@ -80,11 +80,15 @@ func (p Problem) Grouped(count, stride int) (Problem, error) {
 func (p *Problem) plain() error {
 	for o := Residual; o < GroupEnds; o++ {
 		if o != Bias && p.Uses(o) {
-			return fmt.Errorf("%w: a batch with %s", ErrUnsupported, o)
+			hint := ""
+			if o == OutScale {
+				hint = ": alpha scales the products, before the bias and the activation"
+			}
+			return fmt.Errorf("%w: a batch with %s, want at most a bias and an activation%s", ErrUnsupported, o.Phrase(), hint)
 		}
 	}
 	if p.Epilogue.Function != nil {
-		return fmt.Errorf("%w: a batch with a function of the caller's", ErrUnsupported)
+		return fmt.Errorf("%w: a batch with a device function, want at most a bias and an activation", ErrUnsupported)
 	}
 	return nil
 }

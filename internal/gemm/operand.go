@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"cmp"
 	"fmt"
 
 	"tilework/dtype"
@@ -35,7 +36,8 @@ type Layouts [Bias]Layout
 
 // operandRow describes an operand.
 type operandRow struct {
-	name string
+	name   string
+	phrase string // the name as part of a sentence, unless it is "the " and the name
 	// transposed is the operand that this one becomes in the product of transposes, Bᵀ·Aᵀ.
 	transposed Operand
 	// flag returns the field of an epilogue that enables the operand. It is nil for operands
@@ -53,15 +55,15 @@ type operandRow struct {
 
 // operands has a row for each Operand.
 var operands = [Operands]operandRow{
-	A: {name: "A", transposed: B},
-	B: {name: "B", transposed: A},
-	C: {name: "C", transposed: C},
+	A: {name: "A", phrase: "A", transposed: B},
+	B: {name: "B", phrase: "B", transposed: A},
+	C: {name: "C", phrase: "C", transposed: C},
 	Residual: {
 		name: "residual", transposed: Residual,
 		flag: func(e *Epilogue) *bool { return &e.Residual },
 	},
 	Up: {
-		name: "up", transposed: Up,
+		name: "up", phrase: "the second B of a gated product", transposed: Up,
 		flag: func(e *Epilogue) *bool { return &e.Gated },
 	},
 	ScaleA: {name: "block scales of A", transposed: ScaleB},
@@ -85,12 +87,12 @@ var operands = [Operands]operandRow{
 		layout: numbers(func(p *Problem) int { return p.N }),
 	},
 	OutScale: {
-		name: "out-scale", transposed: OutScale,
+		name: "out-scale", phrase: "the output scale", transposed: OutScale,
 		flag:   func(e *Epilogue) *bool { return &e.OutScale },
 		layout: numbers(func(*Problem) int { return 1 }),
 	},
 	FunctionData: {
-		name: "data", transposed: FunctionData,
+		name: "data", phrase: "the data of the device function", transposed: FunctionData,
 		reads:  func(e *Epilogue) bool { return e.Function != nil && e.Function.Reads() },
 		layout: numbers(func(p *Problem) int { return p.DataLen }),
 	},
@@ -109,10 +111,7 @@ func (o Operand) String() string { return operands[o].name }
 
 // Phrase returns o's name as part of a sentence: "A" or "the residual".
 func (o Operand) Phrase() string {
-	if o <= C {
-		return o.String()
-	}
-	return "the " + o.String()
+	return cmp.Or(operands[o].phrase, "the "+o.String())
 }
 
 // Transposed returns the operand that o becomes in the product of transposes, Bᵀ·Aᵀ = Cᵀ.

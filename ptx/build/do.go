@@ -22,6 +22,10 @@ func (k *Kernel) Do(mnemonic string, args ...any) {
 		case float64:
 			operands[n] = &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(a)}
 		case Ptr:
+			if a.k == nil {
+				k.fail("operand is a zero Ptr")
+				return
+			}
 			if !a.usable() {
 				return
 			}

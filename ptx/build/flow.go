@@ -35,7 +35,7 @@ func (k *Kernel) If(p Value, then func()) *Branch {
 	c, ok := k.condition("If", p)
 	b := &Branch{k: k, in: k.cur}
 	switch {
-	case !ok:
+	case !ok || k.isNil("If", then == nil):
 		b.known, b.taken = true, true
 		return b
 	case c.v.constant:
@@ -56,6 +56,9 @@ func (k *Kernel) If(p Value, then func()) *Branch {
 // Else executes otherwise in the remaining threads. It must directly follow its If.
 func (b *Branch) Else(otherwise func()) {
 	k := b.k
+	if k.isNil("Else", otherwise == nil) {
+		return
+	}
 	if b.known {
 		if !b.taken {
 			otherwise()
@@ -85,7 +88,7 @@ func (k *Kernel) For(from, to Value, body func(i Reg)) { k.ForStep(from, to, 1, 
 func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 	x, y, t := k.pair("For", from, to)
 	z := k.reg(step)
-	if !x.ok() || !z.ok() || !k.mayBranch("For") {
+	if !x.ok() || !z.ok() || !k.mayBranch("For") || k.isNil("For", body == nil) {
 		return
 	}
 	certain := t == ptx.NoType
@@ -132,7 +135,7 @@ func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 
 // While executes body while the predicate computed by cond is true.
 func (k *Kernel) While(cond func() Reg, body func()) {
-	if !k.mayBranch("While") {
+	if !k.mayBranch("While") || k.isNil("While", cond == nil || body == nil) {
 		return
 	}
 	number := k.number()
@@ -154,7 +157,7 @@ func (k *Kernel) While(cond func() Reg, body func()) {
 func (k *Kernel) When(p Value, f func()) {
 	c := k.reg(p)
 	switch {
-	case !c.ok():
+	case !c.ok() || k.isNil("When", f == nil):
 		return
 	case c.v.typ != ptx.Pred:
 		k.fail("When: the condition is %s, want a predicate", c)
@@ -167,6 +170,14 @@ func (k *Kernel) When(p Value, f func()) {
 	}
 	s := k.block(&scope{hoist: true, guard: k.guarded(c)}, f)
 	k.cur.stmts = append(k.cur.stmts, s.stmts...)
+}
+
+// isNil records an error of the method, and returns true, if a function of the caller is nil.
+func (k *Kernel) isNil(method string, missing bool) bool {
+	if missing {
+		k.fail("%s: a function is nil, want one that writes instructions", method)
+	}
+	return missing
 }
 
 // guarded returns the conjunction of p and the predicate of the current block.

@@ -4,7 +4,8 @@ import (
 	"tilework/ptx"
 )
 
-// Ptr is a pointer to elements of one type in global or shared memory.
+// Ptr is a pointer to elements of one type in global or shared memory. Methods of Kernel make it.
+// The zero Ptr points nowhere: as an operand it is an error, and its methods panic.
 type Ptr struct {
 	k     *Kernel
 	space ptx.Space
@@ -112,6 +113,9 @@ func (p Ptr) start() Reg {
 
 // Address returns the address in p, of type u64 in global and u32 in shared memory.
 func (p Ptr) Address() Reg {
+	if p.k == nil {
+		return Reg{} // an error where it is used
+	}
 	return p.k.Add(p.start(), p.off)
 }
 

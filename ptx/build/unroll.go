@@ -10,6 +10,9 @@ func (k *Kernel) ForUnrolled(from, to Value, n int, body func(i Reg)) {
 		k.fail("ForUnrolled(n = %d): want at least 1", n)
 		return
 	}
+	if k.isNil("ForUnrolled", body == nil) {
+		return
+	}
 	rest := k.Sub(to, k.Rem(k.Sub(to, from), n))
 	k.ForStep(from, rest, n, func(i Reg) {
 		for range n {

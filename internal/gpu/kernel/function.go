@@ -105,11 +105,11 @@ func checkFunction(p *gemm.Problem) error {
 		return nil
 	case *Function:
 		if err := f.Refused[p.ScaleType()]; err != nil {
-			return fmt.Errorf("%w: %v on elements of %v: %w", gemm.ErrUnsupported, f, p.ScaleType(), err)
+			return fmt.Errorf("%w: the device function on elements of %v: %w", gemm.ErrUnsupported, p.ScaleType(), err)
 		}
 		return nil
 	default:
-		return fmt.Errorf("%w: %v on a GPU", gemm.ErrUnsupported, f)
+		return fmt.Errorf("%w: the function %v on a GPU", gemm.ErrUnsupported, f)
 	}
 }
 
