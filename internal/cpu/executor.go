@@ -194,14 +194,17 @@ func (q *taskQueue) pop(low, high int64) (task int64, ok bool) {
 	}
 }
 
-// poll checks the context and calls progress. The caller runs it after each of its tasks, with the
+// poll checks the context and, before the end, calls progress. The caller runs it after each of its tasks, with the
 // number of tasks that it has not yet added to done.
 func (e *executor) poll(uncounted int64) {
 	if e.ctx != nil && e.ctx.Err() != nil {
 		e.stop.Store(true)
 	}
-	if e.progress != nil {
-		e.progress(e.done.Load()-e.first+uncounted, e.total)
+	if e.progress == nil {
+		return
+	}
+	if done := e.done.Load() - e.first + uncounted; done < e.total { // run reports the end
+		e.progress(done, e.total)
 	}
 }
 

@@ -43,8 +43,9 @@ type Request struct {
 	Within float64
 	// Timed makes Run measure its time; see [Plan.Took].
 	Timed bool
-	// Progress is called from time to time with the finished and the total amount of work, from the
-	// goroutine that runs the plan. Backends without [backend.ProgressReporter] do not call it.
+	// Progress is called with the finished and the total amount of work, at most ten times per second
+	// and at last when all is finished, from the goroutine that runs the plan. Backends without
+	// [backend.ProgressReporter] do not call it.
 	Progress func(done, total int64)
 }
 
@@ -62,6 +63,7 @@ type Plan struct {
 	// place is the reason for the device of a row-invariant product, if dispatch chose it.
 	place  string
 	serial bool // whether to run on one goroutine, as part of a batch
+	paced  *pacer
 	took   time.Duration
 	report *Report
 
@@ -281,7 +283,7 @@ func (pl *Plan) planOn(t *target) error {
 		}
 	}
 	if r.Tile != nil || r.Progress != nil {
-		if err := r.setCallbacks(plan, t); err != nil {
+		if err := pl.setCallbacks(plan, t); err != nil {
 			return err
 		}
 	}
@@ -290,7 +292,8 @@ func (pl *Plan) planOn(t *target) error {
 }
 
 // setCallbacks makes plan call the functions of the request.
-func (r *Request) setCallbacks(plan backend.Plan, on *target) error {
+func (pl *Plan) setCallbacks(plan backend.Plan, on *target) error {
+	r := &pl.Request
 	if r.Tile != nil {
 		caller, ok := plan.(backend.TileCaller)
 		if !ok {
@@ -301,7 +304,8 @@ func (r *Request) setCallbacks(plan backend.Plan, on *target) error {
 	}
 	if r.Progress != nil {
 		if reporter, ok := plan.(backend.ProgressReporter); ok {
-			reporter.ReportProgress(r.Progress)
+			pl.paced = &pacer{report: r.Progress}
+			reporter.ReportProgress(pl.paced.update)
 		}
 	}
 	return nil
@@ -326,6 +330,9 @@ func (pl *Plan) compute(ctx context.Context, b *gemm.Buffers) error {
 		}
 		start := time.Now()
 		defer func() { pl.took = time.Since(start) }()
+	}
+	if pl.Progress != nil && pl.paced != nil {
+		pl.paced.last = now()
 	}
 	if pl.serial {
 		if plan, ok := pl.plan.(backend.SerialRunner); ok {

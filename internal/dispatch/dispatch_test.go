@@ -154,17 +154,10 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
-// TestProgress checks that the reported progress on the CPU increases and does not exceed the
-// total.
-func TestProgress(t *testing.T) {
-	p, b := product(t, dtype.F32, dtype.F32, 500, 500, 500, gemm.Epilogue{})
-	var done, total int64
-	pl, err := New(Request{Problem: p, Device: name(t, "cpu"), Timed: true, Progress: func(d, of int64) {
-		if d < done || of <= 0 || d > of {
-			t.Errorf("%d of %d after %d of %d", d, of, done, total)
-		}
-		done, total = d, of
-	}})
+// TestTook checks that the time of a product is not more than the time that passed.
+func TestTook(t *testing.T) {
+	p, b := product(t, dtype.F32, dtype.F32, 50, 50, 50, gemm.Epilogue{})
+	pl, err := New(Request{Problem: p, Device: name(t, "cpu"), Timed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +165,7 @@ func TestProgress(t *testing.T) {
 	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	if done == 0 || pl.Took() > time.Since(start) {
-		t.Errorf("last progress %d of %d; took %v, at most %v expected", done, total, pl.Took(), time.Since(start))
+	if pl.Took() <= 0 || pl.Took() > time.Since(start) {
+		t.Errorf("took %v, at most %v expected", pl.Took(), time.Since(start))
 	}
 }
