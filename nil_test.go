@@ -125,7 +125,7 @@ func TestZeroArguments(t *testing.T) {
 	}
 }
 
-// TestClearRefusals checks that errors give what is wanted, in the words of the documentation.
+// TestClearRefusals checks that errors give the wanted value, in the words of the documentation.
 func TestClearRefusals(t *testing.T) {
 	ctx, d := t.Context(), on(t, "emu")
 	m := New[float32](2, 3)

@@ -42,8 +42,8 @@ func TestPlantedLibraries(t *testing.T) {
 	}
 }
 
-// plantLibraries changes to a new folder whose subfolder has text files with the names of libraries,
-// and returns its path.
+// plantLibraries changes to a new folder whose subfolder has text files with the names of
+// libraries, and returns its path.
 func plantLibraries(t *testing.T, subfolder string) string {
 	t.Helper()
 	here := t.TempDir()

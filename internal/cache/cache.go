@@ -1,9 +1,9 @@
 // Package cache stores measurements of this machine on disk, for later processes.
 //
 // An entry is a small value under a key. The key contains everything that the value depends on, so
-// that entries never become stale. Each entry is a regular file, which is written under a temporary
-// name and renamed. A file that is damaged, or of another version or key, is treated as missing, and
-// so is a symbolic link, a pipe or a device.
+// that entries never become stale. Each entry is a regular file, which is written under a
+// temporary name and renamed. A file that is damaged, or of another version or key, is treated as
+// missing, and so is a symbolic link, a pipe or a device.
 //
 // An error in the cache only means that something is measured again. [Cache.Problems] lists such
 // errors.

@@ -194,8 +194,8 @@ func (q *taskQueue) pop(low, high int64) (task int64, ok bool) {
 	}
 }
 
-// poll checks the context and, before the end, calls progress. The caller runs it after each of its tasks, with the
-// number of tasks that it has not yet added to done.
+// poll checks the context and, before the end, calls progress. The caller runs it after each of its
+// tasks, with the number of tasks that it has not yet added to done.
 func (e *executor) poll(uncounted int64) {
 	if e.ctx != nil && e.ctx.Err() != nil {
 		e.stop.Store(true)

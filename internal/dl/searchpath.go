@@ -22,7 +22,7 @@ var errSearchPath = checkSearchPath(searchVariables, os.Getenv)
 
 // checkSearchPath returns an error that wraps ErrSearchPath if an entry of a variable does not
 // begin with a slash. The loader resolves such an entry in the working directory, and an empty one
-// too. It also replaces names such as $ORIGIN and $LIB; behind a slash they keep the path absolute.
+// too. It also replaces names such as $ORIGIN and $LIB; after a slash they keep the path absolute.
 func checkSearchPath(variables []string, getenv func(string) string) error {
 	for _, name := range variables {
 		path := getenv(name)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestSearchPath checks that every entry that does not begin with a slash is refused, whatever the
-// folder of that name holds.
+// TestSearchPath checks that every entry that does not begin with a slash is refused, even if no
+// folder has that name.
 func TestSearchPath(t *testing.T) {
 	for path, want := range map[string]string{ // the refused entry, quoted, or nothing
 		"": "", "/usr/lib": "", "/usr/lib:/opt/lib;/usr/lib64": "", "/opt/$LIB": "", "/usr/local/nvidia/lib64": "",
@@ -28,7 +28,8 @@ func TestSearchPath(t *testing.T) {
 			if want == "" && err != nil {
 				t.Errorf("%s=%q: %v", variable, path, err)
 			}
-			if want != "" && (!errors.Is(err, ErrSearchPath) || !strings.Contains(err.Error(), variable+" has the relative entry "+want)) {
+			text := variable + " has the relative entry " + want
+			if want != "" && (!errors.Is(err, ErrSearchPath) || !strings.Contains(err.Error(), text)) {
 				t.Errorf("%s=%q: got error %v, want one about the entry %s", variable, path, err, want)
 			}
 		}

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestKinds opens files of each kind. A pipe must be refused at once, although nobody writes to it.
+// TestKinds opens files of each kind. A pipe must be refused at once, although no process writes to
+// it.
 func TestKinds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.WriteFile("file", []byte("text"), 0o644), os.Mkdir("folder", 0o755),
