@@ -1,6 +1,10 @@
 package backend
 
-import "fmt"
+import (
+	"fmt"
+
+	"tilework/internal/phrase"
+)
 
 // Config sets parameters of a CPU kernel. Zero fields are left to the planner. KC and Method
 // change the order of summation; MC and Threads do not.
@@ -32,4 +36,12 @@ func (c Choice) String() string {
 		s += ", " + c.Config.Method
 	}
 	return s
+}
+
+// Printable returns c with texts that may be part of messages, for a c that another process sent.
+func (c Choice) Printable() Choice {
+	for _, text := range []*string{&c.Kernel, &c.Tile, &c.Config.Method} {
+		*text = phrase.Printable(*text, 100)
+	}
+	return c
 }

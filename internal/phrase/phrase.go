@@ -4,6 +4,7 @@ package phrase
 import (
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Count formats a number of things: "1 block", "2,048 threads".
@@ -33,4 +34,24 @@ func List(words []string) string {
 		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
 	}
 	return strings.Join(words, "")
+}
+
+// Printable returns about the first most bytes of a text that another process has sent, as one
+// line. Unprintable characters, such as those that begin an escape sequence of a terminal, become
+// escapes in the syntax of Go.
+func Printable(s string, most int) string {
+	var b strings.Builder
+	for i, r := range s {
+		if i >= most {
+			b.WriteString("… (" + Count(len(s), "byte") + ")")
+			break
+		}
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
 }

@@ -31,3 +31,15 @@ func TestList(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "3×4, \"x\"": "3×4, \"x\"", "a\nb\t": `a\nb\t`, "\x1b[31mred\x07": `\x1b[31mred\a`, "\u202eabc": `\u202eabc`,
+		"\x9b1m": "\ufffd1m", "0123456789": "0123456789", "0123456789a": "0123456789… (11 bytes)",
+		"ééééééé": "ééééé… (14 bytes)",
+	} {
+		if got := Printable(text, 10); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

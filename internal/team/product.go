@@ -10,6 +10,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/phrase"
 	"tilework/internal/split"
 )
 
@@ -232,7 +233,10 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d = all[0]; d.Refused != "" {
+	d = all[0]
+	d.Choice, d.Why, d.Refused = d.Choice.Printable(), phrase.Printable(d.Why, maxReason),
+		phrase.Printable(d.Refused, maxReason)
+	if d.Refused != "" {
 		return nil, &finalError{device.WithKind(gemm.ErrUnsupported, errors.New(d.Refused))}
 	}
 	if t.group.Rank() > 0 {

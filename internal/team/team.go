@@ -22,6 +22,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/nccl"
+	"tilework/internal/phrase"
 	"tilework/internal/split"
 )
 
@@ -149,6 +150,9 @@ func DeviceOf(name string, local int) (backend.Device, error) {
 	return d, nil
 }
 
+// maxReason is the maximum number of bytes of a text of another rank in a message.
+const maxReason = 500
+
 // exchange returns the value of each rank.
 func exchange[T any](ctx context.Context, g Group, name string, mine T) ([]T, error) {
 	data, err := json.Marshal(mine)
@@ -162,7 +166,7 @@ func exchange[T any](ctx context.Context, g Group, name string, mine T) ([]T, er
 	all := make([]T, len(texts))
 	for r, text := range texts {
 		if err := json.Unmarshal(text, &all[r]); err != nil {
-			return nil, fmt.Errorf("%s of rank %d: %w", name, r, err)
+			return nil, fmt.Errorf("%s of rank %d: %s", name, r, phrase.Printable(err.Error(), maxReason))
 		}
 	}
 	return all, nil
@@ -226,7 +230,7 @@ func whyNoNCCL(all []member) string {
 		other, shared := seen[m.GPU]
 		switch {
 		case m.NCCL == "":
-			return fmt.Sprintf("rank %d: %s", r, m.Reason)
+			return fmt.Sprintf("rank %d: %s", r, phrase.Printable(m.Reason, maxReason))
 		case shared:
 			return fmt.Sprintf("ranks %d and %d share a GPU", other, r)
 		}

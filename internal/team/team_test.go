@@ -407,6 +407,7 @@ func TestWhyNoNCCL(t *testing.T) {
 	for want, all := range map[string][]member{
 		"":                          {gpu("a 1", "2.27.3"), gpu("a 2", "2.27.3"), gpu("b 1", "2.26.0")},
 		"rank 1: not installed":     {gpu("a 1", "2.27.3"), gpu("a 2", "")},
+		`rank 0: \x1b[31mred\n`:     {{Reason: "\x1b[31mred\n"}},
 		"ranks 0 and 2 share a GPU": {gpu("a 1", "2.27.3"), gpu("a 2", "2.27.3"), gpu("a 1", "2.27.3")},
 	} {
 		if got := whyNoNCCL(all); got != want {
