@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,7 @@ func (f *mulFlags) checkShared(args []string, list string) error {
 			return fmt.Errorf("%s is standard input (-) or a pipe, with --ranks: want a file that all ranks can read", in.name)
 		}
 	}
-	if _, err := matio.NewShared(f.out, gemm.Dense(dtype.Invalid, 0, 0), "", matio.WriteOptions{}); err != nil {
+	if _, err := matio.NewShared(f.out, gemm.Dense(dtype.Invalid, 0, 0), 0, matio.WriteOptions{}); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	return nil
@@ -253,7 +254,11 @@ func (r *rankRun) divide(ctx context.Context, whole *dispatch.Plan) (gemm.Area, 
 
 // create creates the temporary file of the result, as rank 0, and opens it on the other ranks.
 func (r *rankRun) create(ctx context.Context, p *gemm.Problem) (*matio.Shared, error) {
-	out, err := matio.NewShared(r.out, *p.C(), r.group.ID(), matio.WriteOptions{Replace: r.force})
+	id, err := strconv.ParseUint(r.group.ID(), 16, 64)
+	if err != nil {
+		return nil, err
+	}
+	out, err := matio.NewShared(r.out, *p.C(), id, matio.WriteOptions{Replace: r.force})
 	if err != nil {
 		return nil, fmt.Errorf("-o: %w", err)
 	}

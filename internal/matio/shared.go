@@ -28,9 +28,10 @@ type Shared struct {
 }
 
 // NewShared describes the file that [Write] would write for a dense matrix. All processes pass the
-// same layout and id, which is part of the name of the temporary file. The errors are those of
-// [Write], and ErrUnsupported for standard output and for formats that cannot be written in parts.
-func NewShared(spec string, l gemm.Layout, id string, o WriteOptions) (*Shared, error) {
+// same layout and id, which is part of the name of the temporary file. The id is a number because
+// another host may have chosen it: no text could leave the folder. The errors are those of [Write],
+// and ErrUnsupported for standard output and for formats that cannot be written in parts.
+func NewShared(spec string, l gemm.Layout, id uint64, o WriteOptions) (*Shared, error) {
 	p, err := parseOutput(spec, l.Type)
 	if err != nil {
 		return nil, err
@@ -74,14 +75,27 @@ func (s *Shared) Create() (err error) {
 	return s.place.writeError(err)
 }
 
-// Open opens the temporary file that another process has created.
-func (s *Shared) Open() (err error) {
-	s.file, err = os.OpenFile(filepath.Join(s.folder, s.name), os.O_WRONLY, 0)
+// Open opens the temporary file that another process has created. It follows no link, and opens
+// regular files only.
+func (s *Shared) Open() error {
+	file, err := os.OpenFile(filepath.Join(s.folder, s.name), os.O_WRONLY|openItself, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %s does not have the file that another process has created there: want a shared file system",
 			oneLine(s.place.spec), s.folder)
 	}
-	return s.place.writeError(err)
+	if err != nil {
+		return s.place.writeError(err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = s.place.fail(gemm.ErrUnsupported, "%s in %s is no regular file", s.name, s.folder)
+	}
+	if err != nil {
+		file.Close()
+		return s.place.writeError(err)
+	}
+	s.file = file
+	return nil
 }
 
 // Write writes an area of the matrix, whose elements data holds row by row.

@@ -39,7 +39,7 @@ func TestShared(t *testing.T) {
 		} {
 			all := make([]*Shared, len(areas))
 			for i, a := range areas {
-				if all[i], err = NewShared(spec, l, "id", WriteOptions{Replace: true}); err != nil {
+				if all[i], err = NewShared(spec, l, 1, WriteOptions{Replace: true}); err != nil {
 					t.Fatal(err)
 				}
 				defer all[i].Discard()
@@ -88,12 +88,12 @@ func TestSharedFails(t *testing.T) {
 		"c.csv": "several processes cannot write it together: want a file of .npy or .safetensors", "-": "together",
 		"c.npz": "together", "c.xyz": "extension",
 	} {
-		if _, err := NewShared(spec, l, "id", WriteOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewShared(spec, l, 1, WriteOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", spec, err, want)
 		}
 	}
 	shared := func(spec string, o WriteOptions) *Shared {
-		s, err := NewShared(spec, l, "id", o)
+		s, err := NewShared(spec, l, 1, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,5 +124,45 @@ func TestSharedFails(t *testing.T) {
 	}
 	if err := shared("c.npy", WriteOptions{}).Create(); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("existing file: error %v", err)
+	}
+}
+
+// TestSharedLink puts a link and other things in the place of the temporary file that another
+// process has created. Open must refuse them and leave the file alone that a link names.
+func TestSharedLink(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.WriteFile("other", []byte("old"), 0o644), os.Mkdir("folder", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	l := gemm.Dense(dtype.F32, 3, 4)
+	for _, target := range []string{"other", "missing", "folder", "."} {
+		s, err := NewShared("folder/c.npy", l, 0xabc, WriteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "folder/.tilework-0000000000000abc.tmp"
+		if target == "." {
+			err = os.Mkdir(name, 0o755)
+		} else {
+			err = os.Symlink("../"+target, name)
+		}
+		if err != nil {
+			t.Skip(err) // a system without links
+		}
+		if err := s.Open(); err == nil || !strings.Contains(err.Error(), "folder/c.npy") {
+			t.Errorf("%s: error %v, want one that names folder/c.npy", target, err)
+			_ = s.Write(t.Context(), gemm.Area{Rows: 3, Cols: 4}, make([]byte, l.Bytes()))
+		}
+		if err := s.Create(); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: created, error %v", target, err)
+		}
+		s.Discard()
+		if content, err := os.ReadFile("other"); err != nil || string(content) != "old" {
+			t.Errorf("%s: the other file holds %q, error %v", target, content, err)
+		}
+		if _, err := os.Lstat("missing"); err == nil {
+			t.Errorf("%s: the target of the link was created", target)
+		}
+		os.Remove(name)
 	}
 }

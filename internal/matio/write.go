@@ -267,7 +267,7 @@ func namedOutput(path, name string, replace bool) (*output, error) {
 	}
 	for random := name == ""; ; {
 		if random {
-			name = temporaryName(fmt.Sprintf("%016x", rand.Uint64()))
+			name = temporaryName(rand.Uint64())
 		}
 		file, err := os.OpenFile(filepath.Join(folder, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if random && errors.Is(err, fs.ErrExist) {
@@ -290,7 +290,7 @@ func namedOutput(path, name string, replace bool) (*output, error) {
 }
 
 // temporaryName returns the name of a temporary file.
-func temporaryName(id string) string { return ".tilework-" + id + ".tmp" }
+func temporaryName(id uint64) string { return fmt.Sprintf(".tilework-%016x.tmp", id) }
 
 // resolve follows symbolic links in the last element of path. The resulting file need not exist.
 func resolve(path string) (string, error) {

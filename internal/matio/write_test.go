@@ -339,7 +339,7 @@ func TestOtherArrays(t *testing.T) {
 	const want = `it holds "x", which would be lost`
 	_, err := NewResult("c.safetensors::y", l, WriteOptions{Replace: true, Map: 1}, func(int) error { return nil })
 	checkError(t, err, fs.ErrExist, "c.safetensors", want)
-	s, err := NewShared("c.safetensors::y", l, "id", replace)
+	s, err := NewShared("c.safetensors::y", l, 1, replace)
 	if err != nil {
 		t.Fatal(err)
 	}

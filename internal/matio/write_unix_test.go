@@ -3,6 +3,7 @@
 package matio
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,4 +115,28 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	checkNoLitter(t, folder, "c.csv", "c.mtx", "c.npy", "c.npz", "c.safetensors")
+}
+
+// TestSharedPipe puts a pipe without a reader in the place of the temporary file of another
+// process. Open must refuse it without waiting.
+func TestSharedPipe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := NewShared("c.npy", gemm.Dense(dtype.F32, 1, 1), 1, WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(temporaryName(1), 0o600); err != nil {
+		t.Skip(err)
+	}
+	if err := s.Open(); err == nil {
+		t.Error("opened a pipe")
+	}
+	reader, err := os.OpenFile(temporaryName(1), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := s.Open(); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("a pipe with a reader: error %v", err)
+	}
 }
