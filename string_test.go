@@ -89,7 +89,7 @@ func TestPublicStrings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := ranks.Join(ctx, ranks.Config{Size: 1, Secret: []byte("secret")})
+	g, err := ranks.Join(ctx, ranks.Config{Size: 1, Secret: []byte("sixteen-bytes-or-more")})
 	if err != nil {
 		t.Fatal(err)
 	}

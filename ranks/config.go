@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,10 @@ type Config struct {
 	Rank, Size int
 	// Address is the host and port at which rank 0 listens.
 	Address string
-	// Secret proves that processes belong to the group. It is never sent. It may be empty only if
-	// Address is on the loopback interface. SecretFile names a file with it instead.
+	// Secret proves that processes belong to the group. It is never sent. It has at least 16 bytes,
+	// which should be random, because others can test guesses of it. It may be empty only if Address
+	// is on the loopback interface, and every user of the machine can then join. SecretFile names a
+	// file with it instead, which only its owner may read or write.
 	Secret     []byte
 	SecretFile string
 	// Timeout limits the time to join, and the time for which a rank may give no sign of life. A rank
@@ -33,6 +36,9 @@ type Config struct {
 	Version string
 	// Listener, if set, is used by rank 0 instead of listening on Address. Join closes it.
 	Listener net.Listener
+	// Warn, if set, is called by rank 0 with a warning about a group that more processes can reach
+	// than intended.
+	Warn func(text string)
 
 	// local is 1 plus the number of this process among those of its host, or 0 if that is not known.
 	local int
@@ -45,11 +51,16 @@ const (
 	minTimeout = 100 * time.Millisecond
 	// MaxSize is the maximum number of ranks.
 	MaxSize = 1 << 16
-	// maxHandshakeTime limits the time that a connection has to prove that it knows the secret.
-	maxHandshakeTime = 10 * time.Second
+	// minSecret is the minimum number of bytes of a secret.
+	minSecret = 16
 )
 
-func (c *Config) handshakeTime() time.Duration { return min(c.Timeout, maxHandshakeTime) }
+// warn calls Warn, if it is set.
+func (c *Config) warn(format string, args ...any) {
+	if c.Warn != nil {
+		c.Warn(fmt.Sprintf(format, args...))
+	}
+}
 
 // The variables of tilework's own.
 const (
@@ -311,6 +322,10 @@ func secretIn(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: file with the secret: %s: want a regular file of at most %d bytes", ErrJoin, path,
 			maxSecret)
 	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%w: file with the secret: %s has the permissions %v: want only those of its owner "+
+			"(chmod 600)", ErrJoin, path, mode)
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: file with the secret: %w", ErrJoin, err)
@@ -329,6 +344,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: rank %d of %d: want 1 to %d ranks, and a number below", ErrJoin, c.Rank, c.Size, MaxSize)
 	case c.Timeout < minTimeout:
 		return fmt.Errorf("%w: a timeout of %v: want at least %v", ErrJoin, c.Timeout, minTimeout)
+	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
+		return fmt.Errorf("%w: a secret of %d bytes: want at least %d, such as those of openssl rand -hex 16", ErrJoin,
+			len(c.Secret), minSecret)
 	case c.Size == 1:
 		return nil
 	case err != nil || portErr != nil || host == "" || n < 1 || n > 65535:

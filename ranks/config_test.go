@@ -2,8 +2,10 @@ package ranks
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -11,9 +13,11 @@ import (
 // TestComplete reads the variables of launchers.
 func TestComplete(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("  of a file\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("  of a file, 20 bytes\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const withSecret = "TILEWORK_SECRET=" + testSecret
+	secret, other, ofFile := []byte(testSecret), []byte(otherSecret), []byte("of a file, 20 bytes")
 	torch := "RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 MASTER_ADDR=head MASTER_PORT=29500 "
 	slurm := "SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_JOB_ID=77 SLURM_STEP_ID=0 "
 	mpi := "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1 PMIX_NAMESPACE=9 "
@@ -36,10 +40,10 @@ func TestComplete(t *testing.T) {
 		{mpi + slurm + "OMPI_COMM_WORLD_LOCAL_SIZE=8", Config{}, Config{Address: "127.0.0.1:23680"}},
 		{"JOB_COMPLETION_INDEX=3 TILEWORK_RANKS=8 TILEWORK_ADDRESS=job-0.job:29500", Config{},
 			Config{Address: "job-0.job:29500"}},
-		{torch + "TILEWORK_SECRET=s", Config{}, Config{Address: "head:29500", Secret: []byte("s")}},
-		{torch + "TILEWORK_SECRET_FILE=" + file, Config{}, Config{Address: "head:29500", Secret: []byte("of a file")}},
-		{torch + "TILEWORK_SECRET=s", Config{Secret: []byte("x")}, Config{Address: "head:29500", Secret: []byte("x")}},
-		{torch + "TILEWORK_SECRET=s", Config{SecretFile: file}, Config{Address: "head:29500", Secret: []byte("of a file")}},
+		{torch + withSecret, Config{}, Config{Address: "head:29500", Secret: secret}},
+		{torch + "TILEWORK_SECRET_FILE=" + file, Config{}, Config{Address: "head:29500", Secret: ofFile}},
+		{torch + withSecret, Config{Secret: other}, Config{Address: "head:29500", Secret: other}},
+		{torch + withSecret, Config{SecretFile: file}, Config{Address: "head:29500", Secret: ofFile}},
 		{"TILEWORK_ADDRESS=h:1", Config{Rank: 3, Size: 8}, Config{Address: "h:1"}},
 		{torch, Config{Rank: 3, Size: 8, Address: "h:1"}, Config{Address: "h:1"}},
 	} {
@@ -49,7 +53,7 @@ func TestComplete(t *testing.T) {
 			local = 0
 		}
 		if !strings.Contains(test.env, "TILEWORK_SECRET") && got.Secret == nil {
-			got.Secret, want.Secret = []byte("given"), []byte("given")
+			got.Secret, want.Secret = secret, secret
 		}
 		err := got.complete(environment(test.env))
 		if err != nil || got.Rank != 3 || got.Size != 8 || got.local != local || got.Address != want.Address ||
@@ -135,12 +139,44 @@ func TestIncomplete(t *testing.T) {
 		{"", Config{Rank: 1, Size: 2},
 			"rank 1 of 2 has no address: want the host and port of rank 0, also as TILEWORK_ADDRESS"},
 		{"", Config{Rank: 2, Size: 2, Address: "h:1"}, "rank 2 of 2: want 1 to 65536 ranks, and a number below"},
-		{"", Config{Size: 2, Address: "h:1", Timeout: 1, Secret: []byte("s")}, "a timeout of 1ns: want at least 100ms"},
+		{"", Config{Size: 2, Address: "h:1", Timeout: 1, Secret: []byte(testSecret)},
+			"a timeout of 1ns: want at least 100ms"},
+		{job + "TILEWORK_ADDRESS=127.0.0.1:1 TILEWORK_SECRET=hunter2", Config{},
+			"a secret of 7 bytes: want at least 16, such as those of openssl rand -hex 16"},
+		{job + "TILEWORK_ADDRESS=127.0.0.1:1", Config{Secret: []byte(testSecret[:15])},
+			"a secret of 15 bytes: want at least 16, such as those of openssl rand -hex 16"},
 	} {
 		c := test.c
 		err := c.complete(environment(test.env))
 		if want := "ranks not configured: " + test.want; !errors.Is(err, ErrJoin) || err.Error() != want {
 			t.Errorf("%s: error %v\nwant %s", test.env, err, want)
+		}
+	}
+}
+
+// TestSecretFile checks that a file with the secret is refused if others can read or change it.
+func TestSecretFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no permissions for others")
+	}
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(testSecret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, ok := range map[os.FileMode]bool{
+		0o600: true, 0o400: true, 0o700: true, 0o640: false, 0o604: false, 0o644: false, 0o620: false, 0o602: false,
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		c := Config{Size: 2, Address: "h:1", SecretFile: path}
+		err := c.complete(environment(""))
+		if ok && (err != nil || string(c.Secret) != testSecret) {
+			t.Errorf("%v: secret %q, error %v", mode, c.Secret, err)
+		}
+		want := fmt.Sprintf("%s has the permissions %v: want only those of its owner (chmod 600)", path, mode)
+		if !ok && (!errors.Is(err, ErrJoin) || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%v: error %v, want %s", mode, err, want)
 		}
 	}
 }

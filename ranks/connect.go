@@ -1,10 +1,9 @@
 package ranks
 
 import (
+	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"encoding/binary"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -13,12 +12,13 @@ import (
 )
 
 // Connect returns a connection to each other rank, by rank, for data of any size and form. The
-// entry of this rank is nil. All ranks call it at the same time. The ranks prove that they know the
-// secret, as in [Join]; the connections are not encrypted. They are closed when the group ends.
+// entry of this rank is nil. All ranks call it at the same time. The connections are secured like
+// those of [Join], and closed when the group ends. Someone between the hosts can cut them, which
+// may look like their end: data should begin with its length.
 //
 // The errors are those of [Group.Gather]. After an error the group has ended.
 func (g *Group) Connect(ctx context.Context) ([]io.ReadWriteCloser, error) {
-	m := &mesh{Group: g, all: make([]io.ReadWriteCloser, g.config.Size)}
+	m := newMesh(g)
 	if err := m.connect(ctx); err != nil {
 		m.close()
 		g.Fail(err)
@@ -30,13 +30,18 @@ func (g *Group) Connect(ctx context.Context) ([]io.ReadWriteCloser, error) {
 // mesh is the state of Connect.
 type mesh struct {
 	*Group
-	mu  sync.Mutex
-	all []io.ReadWriteCloser // by rank
+	gate gate
+	mu   sync.Mutex
+	all  []io.ReadWriteCloser // by rank
+}
+
+func newMesh(g *Group) *mesh {
+	return &mesh{Group: g, gate: gate{Group: g}, all: make([]io.ReadWriteCloser, g.config.Size)}
 }
 
 // connection is a connection that ends with its group.
 type connection struct {
-	net.Conn
+	*tls.Conn
 	stop func() bool // stops waiting for the end of the group
 }
 
@@ -47,14 +52,14 @@ func (c *connection) Close() error {
 }
 
 // add adds the connection to a rank and reports whether it is the first one.
-func (m *mesh) add(rank int, conn net.Conn) bool {
+func (m *mesh) add(rank int, conn *tls.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all[rank] != nil {
 		return false
 	}
 	_ = conn.SetDeadline(time.Time{}) // an error also ends the first use
-	m.all[rank] = &connection{conn, context.AfterFunc(m.failed, func() { conn.Close() })}
+	m.all[rank] = &connection{conn, context.AfterFunc(m.failed, func() { conn.NetConn().Close() })}
 	return true
 }
 
@@ -79,7 +84,7 @@ func (m *mesh) connect(parent context.Context) error {
 	if m.config.Rank > 0 {
 		host, _, _ = net.SplitHostPort(m.links[0].conn.LocalAddr().String())
 	}
-	listener, err := listen(ctx, net.JoinHostPort(host, "0"))
+	listener, err := listen(ctx, host, "0")
 	if err != nil {
 		return fmt.Errorf("%w: rank %d cannot listen: %w", ErrJoin, m.config.Rank, err)
 	}
@@ -117,74 +122,47 @@ func (m *mesh) connect(parent context.Context) error {
 
 // dial connects to a lower rank.
 func (m *mesh) dial(ctx context.Context, rank int, address string) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	mine := m.greeting(rank, m.config.Rank)
+	conn, answer, err := m.greet(ctx, address, mine)
+	if err == nil && !bytes.Equal(answer.payload, mine) {
+		conn.Close()
+		err = fmt.Errorf("answer % x, want % x", answer.payload, mine)
+	}
 	if err != nil {
-		return &Failure{rank, codeLost, fmt.Sprintf("no connection from rank %d: %v", m.config.Rank, err)}
+		return &Failure{rank, codeLost, fmt.Sprintf("no connection from rank %d at %s: %v", m.config.Rank, address, err)}
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	err = m.introduce(conn, rank)
-	if stop() && err == nil && m.add(rank, conn) {
-		return nil
-	}
-	conn.Close()
-	return &Failure{rank, codeLost, fmt.Sprintf("no connection from rank %d at %s: %v", m.config.Rank, address, err)}
+	m.add(rank, conn)
+	return nil
 }
 
-// A connection begins with three frames. The lower rank sends a challenge. The higher one answers
-// with its number, a challenge and a proof that it has the secret, and the lower one with a proof.
-// The proofs are bound to the group and the two ranks.
-
-const (
-	roleHigher = "higher rank"
-	roleLower  = "lower rank"
-)
-
-// proof returns the proof of the side with the given role, for the connection between two ranks.
-func (m *mesh) proof(role string, lower, higher int, parts ...[]byte) []byte {
-	var between encoder
-	between.uint32(uint32(lower))
-	between.uint32(uint32(higher))
-	return mac(m.config.Secret, role, append(parts, []byte(m.id), between)...)
-}
-
-// introduce performs the handshake with a lower rank.
-func (m *mesh) introduce(conn net.Conn, rank int) error {
-	_ = conn.SetDeadline(time.Now().Add(m.config.handshakeTime())) // a closed connection fails below
-	f, err := readFrame(conn, macSize)
-	if err != nil {
-		return err
-	}
+// greeting returns the data of the first frame of the connection between two ranks. The lower one
+// answers with the same data.
+func (m *mesh) greeting(lower, higher int) []byte {
 	var e encoder
-	e.uint32(uint32(m.config.Rank))
-	e.tail(newChallenge())
-	mine := append(e, m.proof(roleHigher, rank, m.config.Rank, f.payload, e)...)
-	if _, err := conn.Write(frame{kindHello, mine}.append(nil)); err != nil {
-		return err
-	}
-	answer, err := readFrame(conn, macSize)
-	if err == nil && !hmac.Equal(answer.payload, m.proof(roleLower, rank, m.config.Rank, f.payload, mine)) {
-		err = ErrSecret
-	}
-	return err
+	e.text(m.id)
+	e.uint32(uint32(lower))
+	e.uint32(uint32(higher))
+	return e
 }
 
 // accept waits for the connections of all higher ranks. Other connections are dropped.
 func (m *mesh) accept(parent context.Context, listener net.Listener) error {
-	var handshakes sync.WaitGroup
-	defer handshakes.Wait()
+	var opened sync.WaitGroup
+	defer opened.Wait()
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	joined := make(chan int)
-	handshakes.Go(func() {
-		acceptAll(ctx, listener, &handshakes, func(conn net.Conn) bool { return m.join(ctx, conn, joined) })
+	opened.Go(func() {
+		m.gate.open(ctx, listener, func(conn *tls.Conn, stop func() bool) bool { return m.join(ctx, conn, stop, joined) })
 	})
 	defer listener.Close()
 	for left := m.config.Size - 1 - m.config.Rank; left > 0; left-- {
 		select {
 		case <-joined:
 		case <-ctx.Done():
-			return &Failure{m.missing(), codeLost, fmt.Sprintf("no connection to rank %d within %v", m.config.Rank,
-				m.config.Timeout)}
+			note, _ := m.gate.note()
+			return &Failure{m.missing(), codeLost, fmt.Sprintf("no connection to rank %d within %v%s", m.config.Rank,
+				m.config.Timeout, note)}
 		}
 	}
 	return nil
@@ -202,12 +180,19 @@ func (m *mesh) missing() int {
 	return m.config.Rank
 }
 
-// join performs the handshake with a connection, and reports whether it belongs to a higher rank.
-// It sends the rank to joined.
-func (m *mesh) join(ctx context.Context, conn net.Conn, joined chan<- int) bool {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	rank, ok := m.admit(conn)
-	if !stop() || !ok || !m.add(rank, conn) {
+// join greets a process that knows the secret, and reports whether it is a higher rank of the
+// group. It sends the rank to joined.
+func (m *mesh) join(ctx context.Context, conn *tls.Conn, stop func() bool, joined chan<- int) bool {
+	f, err := readFrame(conn, maxGreeting)
+	if err != nil {
+		return false
+	}
+	d := decoder{rest: f.payload}
+	_, _, rank := d.text(), d.uint32(), int(d.uint32())
+	if !bytes.Equal(f.payload, m.greeting(m.config.Rank, rank)) || rank <= m.config.Rank || rank >= m.config.Size {
+		return false
+	}
+	if _, err := conn.Write(f.append(nil)); err != nil || !stop() || !m.add(rank, conn) {
 		return false
 	}
 	select {
@@ -215,36 +200,4 @@ func (m *mesh) join(ctx context.Context, conn net.Conn, joined chan<- int) bool 
 	case <-ctx.Done():
 	}
 	return true
-}
-
-// admit performs the handshake with a higher rank.
-func (m *mesh) admit(conn net.Conn) (rank int, ok bool) {
-	_ = conn.SetDeadline(time.Now().Add(m.config.handshakeTime())) // a closed connection fails below
-	challenge := newChallenge()
-	if _, err := conn.Write(frame{kindHello, challenge}.append(nil)); err != nil {
-		return 0, false
-	}
-	const size = 4 + 2*macSize
-	f, err := readFrame(conn, size)
-	if err != nil || len(f.payload) != size {
-		return 0, false
-	}
-	rank = int(binary.BigEndian.Uint32(f.payload))
-	if rank <= m.config.Rank || rank >= m.config.Size {
-		return 0, false
-	}
-	body, proof := f.payload[:size-macSize], f.payload[size-macSize:]
-	if !hmac.Equal(proof, m.proof(roleHigher, m.config.Rank, rank, challenge, body)) {
-		return 0, false
-	}
-	answer := m.proof(roleLower, m.config.Rank, rank, challenge, f.payload)
-	_, err = conn.Write(frame{kindVerdict, answer}.append(nil))
-	return rank, err == nil
-}
-
-// newChallenge returns random bytes.
-func newChallenge() []byte {
-	b := make([]byte, macSize)
-	rand.Read(b)
-	return b
 }

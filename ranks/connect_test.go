@@ -93,7 +93,7 @@ func TestConnectFails(t *testing.T) {
 		"failed": {func(g *Group) error { g.Fail(errors.New("no more memory")); return g.Err() },
 			"rank 1 failed: no more memory"},
 		"secret": {func(g *Group) error {
-			g.config.Secret = []byte("other")
+			g.identity = newTestGroup(t, Config{Secret: []byte(otherSecret)}).identity
 			_, err := g.Connect(t.Context())
 			return err
 		}, "rank "},
@@ -137,9 +137,8 @@ func TestConnectStrangers(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", strings.Repeat("\xff", 5000),
-			string(frame{kindHello, make([]byte, 4+2*macSize)}.append(nil)),
-			string(frame{kindHello, append([]byte{0, 0, 0, 1}, make([]byte, 2*macSize)...)}.append(nil))} {
+		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", strings.Repeat("\xff", 5000), preface,
+			preface + strings.Repeat("\x16", 5000)} {
 			conn, err := net.Dial("tcp", string(addresses[0]))
 			if err != nil {
 				t.Error(err)
@@ -148,7 +147,7 @@ func TestConnectStrangers(t *testing.T) {
 			strangers = append(strangers, conn)
 			fmt.Fprint(conn, text)
 		}
-		m := &mesh{Group: groups[1], all: make([]io.ReadWriteCloser, 2)}
+		m := newMesh(groups[1])
 		if err := m.dial(t.Context(), 0, string(addresses[0])); err != nil {
 			t.Error(err)
 		}
@@ -166,55 +165,69 @@ func TestConnectStrangers(t *testing.T) {
 	}
 }
 
-// TestConnectImpostor checks that a rank does not accept a lower rank that has another secret or
-// echoes the rank's own proof.
-func TestConnectImpostor(t *testing.T) {
-	rank := func(rank int, secret string) *mesh {
-		c := Config{Size: 2, Rank: rank, Secret: []byte(secret), Timeout: time.Second}
-		return &mesh{Group: &Group{id: "id", config: c}}
-	}
-	proof := func(secret string) func(challenge, hello []byte) []byte {
-		return func(challenge, hello []byte) []byte { return rank(0, secret).proof(roleLower, 0, 1, challenge, hello) }
-	}
-	for name, c := range map[string]struct {
-		answer func(challenge, hello []byte) []byte
-		want   error
-	}{
-		"the secret":     {proof("a"), nil},
-		"another secret": {proof("b"), ErrSecret},
-		"an echo":        {func(_, hello []byte) []byte { return hello[len(hello)-macSize:] }, ErrSecret},
-	} {
-		ours, theirs := net.Pipe()
-		var server sync.WaitGroup
-		server.Go(func() {
-			challenge := newChallenge()
-			theirs.Write(frame{kindHello, challenge}.append(nil))
-			hello, err := readFrame(theirs, 4+2*macSize)
-			if err != nil {
-				t.Error(err)
-			}
-			theirs.Write(frame{kindHello, c.answer(challenge, hello.payload)}.append(nil))
-		})
-		if err := rank(1, "a").introduce(ours, 0); !errors.Is(err, c.want) {
-			t.Errorf("%s: error %v, want %v", name, err, c.want)
-		}
-		server.Wait()
-		ours.Close()
-		theirs.Close()
-	}
-}
-
-// TestListen checks that a rank listens on all interfaces unless the address is that of the
-// loopback interface.
+// TestListen checks that a rank listens on the interface of the address, and on all interfaces only
+// if this machine has no such address.
 func TestListen(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "host.invalid:0": false} {
-		l, err := listen(t.Context(), address)
+	for host, want := range map[string]func(net.IP) bool{
+		"127.0.0.1": net.IP.IsLoopback, "localhost": net.IP.IsLoopback, "192.0.2.1": net.IP.IsUnspecified,
+	} {
+		l, err := listen(t.Context(), host, "0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if ip := l.Addr().(*net.TCPAddr).IP; ip.IsLoopback() != want || !want && !ip.IsUnspecified() {
-			t.Errorf("%s: listens on %v", address, ip)
+		if ip := l.Addr().(*net.TCPAddr).IP; !want(ip) {
+			t.Errorf("%s: listens on %v", host, ip)
+		}
+	}
+	var own []net.Addr
+	for _, text := range []string{"127.0.0.1/8", "10.1.2.3/16", "fe80::1/64"} {
+		ip, network, err := net.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own = append(own, &net.IPNet{IP: ip, Mask: network.Mask})
+	}
+	for resolved, want := range map[string]string{
+		"10.1.2.3": "10.1.2.3", "10.1.2.4": "", "127.0.1.1": "", "127.0.0.1": "", "10.9.9.9 10.1.2.3": "10.1.2.3",
+		"127.0.1.1 fe80::1": "fe80::1", "": "",
+	} {
+		var ips []net.IPAddr
+		for text := range strings.FieldsSeq(resolved) {
+			ips = append(ips, net.IPAddr{IP: net.ParseIP(text)})
+		}
+		if got := ownAddress(ips, own); got != want {
+			t.Errorf("a name of %q: listens on %q, want %q", resolved, got, want)
+		}
+	}
+}
+
+// TestWarnings checks that rank 0 warns of a group without a secret, and of listening on all
+// interfaces.
+func TestWarnings(t *testing.T) {
+	for _, test := range []struct{ host, secret, want string }{
+		{"127.0.0.1", "", "every user of this machine can join the ranks, as they have no secret: want one in " +
+			"TILEWORK_SECRET or TILEWORK_SECRET_FILE"},
+		{"192.0.2.1", testSecret, "rank 0 listens on all interfaces, as 192.0.2.1 is not known as an address of this " +
+			"machine"},
+		{"127.0.0.1", testSecret, ""},
+	} {
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		free.Close()
+		_, port, _ := net.SplitHostPort(free.Addr().String())
+		ctx, cancel := context.WithCancel(t.Context())
+		c := Config{Size: 2, Address: net.JoinHostPort(test.host, port), Secret: []byte(test.secret), Timeout: minTimeout}
+		var got []string
+		c.Warn = func(text string) { got = append(got, text); cancel() }
+		if _, err := Join(ctx, c); err == nil {
+			t.Errorf("%s: joined without rank 1", c.Address)
+		}
+		cancel()
+		if strings.Join(got, "; ") != test.want {
+			t.Errorf("%s, secret %q: warnings %q, want %q", c.Address, test.secret, got, test.want)
 		}
 	}
 }
@@ -244,7 +257,7 @@ func TestConnectAcceptFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for r, err := range each(groups, func(g *Group) error {
-		m := &mesh{Group: g, all: make([]io.ReadWriteCloser, 2)}
+		m := newMesh(g)
 		t.Cleanup(m.close)
 		if g.Rank() == 0 {
 			return m.accept(ctx, &faultyListener{listener, 3})

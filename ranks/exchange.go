@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"tilework/internal/phrase"
 )
 
 // Gather returns the contribution of each rank, by rank. All ranks call it with the same name,
@@ -31,7 +33,7 @@ func (g *Group) gather(ctx context.Context, name string, data []byte) ([][]byte,
 		return nil, err
 	}
 	g.exchanges++
-	mine := &message{g.exchanges, g.config.Rank, name, data}
+	mine := &message{g.exchanges, g.config.Rank, name[:min(len(name), maxName)], data}
 	all := make([][]byte, g.config.Size)
 	if g.config.Rank > 0 {
 		l := g.links[0]
@@ -102,7 +104,7 @@ func (g *Group) receive(ctx context.Context, l *link, mine *message, rank int) (
 		return nil, ctx.Err()
 	}
 	switch {
-	case m.exchange != mine.exchange || m.name != printable(mine.name):
+	case m.exchange != mine.exchange || m.name != mine.name:
 		return nil, fmt.Errorf("%w: rank %d is at %q (exchange %d) and rank %d at %q (exchange %d)", ErrDisagree,
 			g.config.Rank, mine.name, mine.exchange, l.rank, m.name, m.exchange)
 	case m.rank != rank:
@@ -162,44 +164,65 @@ func (g *Group) Agree(ctx context.Context, values ...[2]string) error {
 	return nil
 }
 
+// The limits of an error about different values: their number, and the bytes of each.
+const (
+	maxValues = 4
+	maxValue  = 300
+)
+
 // difference returns an error for the first value that is not the same in all lists.
 func difference(lists [][][2]string) error {
+	values := make([]map[string]string, len(lists)) // by rank and name
+	for r, list := range lists {
+		values[r] = make(map[string]string, len(list))
+		for _, v := range list {
+			values[r][v[0]] = v[1]
+		}
+	}
+	compared := map[string]bool{}
 	for _, list := range lists {
 		for _, v := range list {
-			var texts []string        // the different values
-			who := map[string][]int{} // the ranks that have each
-			for r, other := range lists {
-				text := valueOf(other, v[0])
-				if who[text] == nil {
-					texts = append(texts, text)
-				}
-				who[text] = append(who[text], r)
-			}
-			if len(texts) == 1 {
+			if compared[v[0]] {
 				continue
 			}
-			var parts []string
-			for _, text := range texts {
-				have := "has"
-				if len(who[text]) > 1 {
-					have = "have"
-				}
-				parts = append(parts, fmt.Sprintf("%s %s %s", ranksText(who[text]), have, printable(text)))
+			compared[v[0]] = true
+			if text := differentValues(values, v[0]); text != "" {
+				return fmt.Errorf("%w on %s: %s", ErrDisagree, phrase.Printable(v[0], maxName), text)
 			}
-			return fmt.Errorf("%w on %s: %s", ErrDisagree, printable(v[0]), strings.Join(parts, "; "))
 		}
 	}
 	return nil
 }
 
-// valueOf returns the value of a name in a list, or "none".
-func valueOf(list [][2]string, name string) string {
-	for _, v := range list {
-		if v[0] == name {
-			return v[1]
+// differentValues states which ranks have which value of a name, or returns "" if it is the same.
+func differentValues(values []map[string]string, name string) string {
+	var texts []string        // the different values
+	who := map[string][]int{} // the ranks that have each
+	for r := range values {
+		text, ok := values[r][name]
+		if !ok {
+			text = "none"
 		}
+		if who[text] == nil {
+			texts = append(texts, text)
+		}
+		who[text] = append(who[text], r)
 	}
-	return "none"
+	if len(texts) == 1 {
+		return ""
+	}
+	var parts []string
+	for _, text := range texts[:min(len(texts), maxValues)] {
+		have := "has"
+		if len(who[text]) > 1 {
+			have = "have"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %s", ranksText(who[text]), have, phrase.Printable(text, maxValue)))
+	}
+	if more := len(texts) - maxValues; more > 0 {
+		parts = append(parts, fmt.Sprintf("the others have %d more values", more))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // ranksText lists ranks: "rank 0", "ranks 1, 2 and 3", "ranks 1, 2, 3 and 96 more".

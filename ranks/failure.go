@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
+
+	"tilework/internal/phrase"
 )
 
 // Failure is the failure of a rank, as the other ranks see it. It wraps [ErrRank] and, depending on
@@ -46,15 +46,16 @@ func failureOf(rank int, err error) *Failure {
 
 // Error implements error.
 func (f *Failure) Error() string {
+	text := phrase.Printable(f.text, maxText) // it may be that of another rank
 	switch f.code {
 	case codeInterrupted:
 		return fmt.Sprintf("rank %d was interrupted", f.Rank)
 	case codeLost:
-		return fmt.Sprintf("rank %d: %s", f.Rank, f.text)
+		return fmt.Sprintf("rank %d: %s", f.Rank, text)
 	case codeAbsent, codeDisagree, codeSecret: // the text names the ranks
-		return f.text
+		return text
 	}
-	return fmt.Sprintf("rank %d failed: %s", f.Rank, f.text)
+	return fmt.Sprintf("rank %d failed: %s", f.Rank, text)
 }
 
 // Unwrap returns the sentinel errors that f wraps.
@@ -79,22 +80,12 @@ func (f *Failure) encode() []byte {
 	return e
 }
 
-// decodeFailure decodes the payload of a message. The text becomes one printable line.
+// decodeFailure decodes the payload of a message.
 func decodeFailure(payload []byte) (*Failure, error) {
 	d := decoder{rest: payload}
 	rank, c, text := d.uint32(), code(d.uint8()), d.tail()
 	if d.short || c == 0 || c > codes || rank >= MaxSize || len(text) > maxText {
 		return nil, fmt.Errorf("malformed report of a failure, %d bytes", len(payload))
 	}
-	return &Failure{int(rank), c, printable(string(text))}, nil
-}
-
-// printable returns s as one line without control characters.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	return &Failure{int(rank), c, string(text)}, nil
 }

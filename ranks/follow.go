@@ -2,7 +2,7 @@ package ranks
 
 import (
 	"context"
-	"crypto/hmac"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,80 +13,77 @@ import (
 func (g *Group) follow(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, g.config.Timeout)
 	defer cancel()
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		l, err := g.connect(ctx)
+	mine := g.config.hello()
+	conn, answer, err := g.greet(ctx, g.config.Address, mine.encode())
+	switch {
+	case errors.Is(err, ErrSecret):
+		return fmt.Errorf("%w: rank 0 at %s has another one than rank %d", ErrSecret, g.config.Address, g.config.Rank)
+	case err != nil && parent.Err() != nil:
+		return parent.Err()
+	case err != nil:
+		return &Failure{0, codeAbsent, fmt.Sprintf("rank 0 did not answer at %s within %v: %v", g.config.Address,
+			g.config.Timeout, err)}
+	}
+	leader, err := leaderOf(answer)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	g.watch(newLink(conn, 0, leader.timeout))
+	return nil
+}
+
+// leaderOf returns the hello of rank 0, or the failure that it has sent instead.
+func leaderOf(answer frame) (hello, error) {
+	switch answer.kind {
+	case kindHello:
+		return decodeHello(answer.payload)
+	case kindFailure:
+		failure, err := decodeFailure(answer.payload)
 		if err == nil {
-			g.watch(l)
-			return nil
+			err = failure
 		}
-		if errors.Is(err, ErrSecret) || errors.Is(err, ErrDisagree) || errors.Is(err, ErrRank) {
-			return err
+		return hello{}, err
+	}
+	return hello{}, fmt.Errorf("unexpected message %d of rank 0", answer.kind)
+}
+
+// greet connects to a rank, sends a first frame to it and returns the answer. An error may pass,
+// such as a refused connection, because a rank may start later. So greet tries again until ctx
+// ends, unless the rank has another secret.
+func (g *Group) greet(ctx context.Context, address string, first []byte) (*tls.Conn, frame, error) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		conn, answer, err := g.greetOnce(ctx, address, first)
+		if err == nil || errors.Is(err, ErrSecret) {
+			return conn, answer, err
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			if parent.Err() != nil {
-				return parent.Err()
-			}
-			return &Failure{0, codeAbsent, fmt.Sprintf("rank 0 did not answer at %s within %v: %v", g.config.Address,
-				g.config.Timeout, err)}
+			return nil, frame{}, err
 		}
 	}
 }
 
-// connect connects to rank 0 and performs the handshake. Errors without a sentinel of this package
-// may pass, such as a refused connection: rank 0 may start later.
-func (g *Group) connect(ctx context.Context) (l *link, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.config.Address)
+func (g *Group) greetOnce(ctx context.Context, address string, first []byte) (c *tls.Conn, answer frame, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, frame{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer func() {
-		if !stop() && err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			conn.Close()
-		}
-	}()
-	_ = conn.SetDeadline(time.Now().Add(g.config.handshakeTime())) // a closed connection fails below
-	f, err := readFrame(conn, maxHello)
+	c, err = g.introduce(conn)
+	if err == nil {
+		_, err = c.Write(frame{kindHello, first}.append(nil))
+	}
+	if err == nil {
+		answer, err = readFrame(c, maxGreeting)
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
-		return nil, err
+		conn.Close()
+		return nil, frame{}, err
 	}
-	leader, _, err := decodeHello(f.payload)
-	if f.kind != kindHello || err != nil {
-		return nil, fmt.Errorf("unexpected message %d: %w", f.kind, err)
-	}
-	mine := g.config.hello()
-	sent := mine.encode()
-	sent = append(sent, mac(g.config.Secret, roleRank, f.payload, sent)...)
-	if _, err := conn.Write(frame{kindHello, sent}.append(nil)); err != nil {
-		return nil, err
-	}
-	answer, err := readFrame(conn, maxHello+maxText)
-	if err != nil {
-		return nil, err
-	}
-	n := len(answer.payload) - macSize
-	if answer.kind != kindVerdict || n < 0 {
-		return nil, fmt.Errorf("unexpected message %d", answer.kind)
-	}
-	text, proof := answer.payload[:n], answer.payload[n:]
-	if !hmac.Equal(proof, mac(g.config.Secret, roleVerdict, f.payload, sent, text)) {
-		return nil, fmt.Errorf("%w: rank 0 at %s has another one than rank %d", ErrSecret, g.config.Address, g.config.Rank)
-	}
-	v, err := decodeVerdict(text)
-	if err != nil {
-		return nil, err
-	}
-	if v.failure != nil {
-		return nil, v.failure
-	}
-	if f := mine.compare(&leader); f != nil {
-		return nil, f
-	}
-	_ = conn.SetDeadline(time.Time{})
-	return newLink(conn, 0, leader.timeout), nil
+	return c, answer, nil
 }

@@ -2,7 +2,9 @@ package ranks
 
 import (
 	"bytes"
+	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 )
@@ -13,8 +15,6 @@ func FuzzFrames(f *testing.F) {
 	c := Config{Rank: 1, Size: 3, Version: "1"}
 	h := c.hello()
 	f.Add(frame{kindHello, h.encode()}.append(nil))
-	f.Add(frame{kindVerdict, verdict{}.encode()}.append(nil))
-	f.Add(frame{kindVerdict, verdict{&Failure{2, codeSecret, "no"}}.encode()}.append(nil))
 	f.Add(frame{kindData, (&message{7, 2, "name", []byte("data")}).encode()}.append(nil))
 	f.Add(frame{kindFailure, (&Failure{2, codeLost, "gone"}).encode()}.append(nil))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1})
@@ -27,8 +27,10 @@ func FuzzFrames(f *testing.F) {
 			t.Errorf("%x becomes %x", data, again)
 		}
 		p := got.payload
-		if h, rest, err := decodeHello(p); err == nil && len(rest) > len(p) {
-			t.Errorf("hello %+v with %d bytes left of %d", h, len(rest), len(p))
+		if h, err := decodeHello(p); err == nil {
+			if again := h.encode(); !bytes.HasPrefix(p, again) {
+				t.Errorf("hello %x becomes %x", p, again)
+			}
 		}
 		if m, err := decodeMessage(p); err == nil {
 			if n, err := decodeMessage(m.encode()); err != nil || n.exchange != m.exchange || n.rank != m.rank ||
@@ -36,35 +38,30 @@ func FuzzFrames(f *testing.F) {
 				t.Errorf("message %+v becomes %+v, %v", m, n, err)
 			}
 		}
-		if v, err := decodeVerdict(p); err == nil && v.failure != nil {
-			_ = v.failure.Error()
+		if failure, err := decodeFailure(p); err == nil {
+			_ = failure.Error()
 		}
 	})
 }
 
-// FuzzAdmit sends arbitrary bytes to rank 0, which must end the handshake without accepting.
+// FuzzAdmit sends arbitrary bytes to rank 0, which must not take them for a proof of the secret.
 func FuzzAdmit(f *testing.F) {
-	c := Config{Rank: 1, Size: 3, Version: "1"}
-	h := c.hello()
-	f.Add(frame{kindHello, append(h.encode(), make([]byte, macSize)...)}.append(nil))
+	f.Add([]byte(preface + "\x16\x03\x03\x00\x02\x02\x28"))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	g := newTestGroup(f, Config{Size: 3, Secret: []byte(testSecret), Timeout: time.Second, Version: "1"})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := newLobby(&Group{config: Config{Size: 3, Secret: []byte("s"), Timeout: time.Second, Version: "1"}})
+		d := gate{Group: g}
 		mine, theirs := net.Pipe()
-		done := make(chan bool)
-		go func() {
-			done <- b.admit(t.Context(), mine)
-			mine.Close()
-		}()
-		if _, err := readFrame(theirs, maxHello); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			theirs.Write(data)
+		var sides sync.WaitGroup
+		sides.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+		sides.Go(func() {
+			_, _ = theirs.Write(data)
 			theirs.Close() // so that rank 0 does not wait for more
-		}()
-		if <-done {
+		})
+		if _, err := d.check(&stranger{Conn: mine}); err == nil {
 			t.Error("accepted without the secret")
 		}
+		mine.Close()
+		sides.Wait()
 	})
 }

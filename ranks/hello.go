@@ -1,109 +1,56 @@
 package ranks
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math"
 	"time"
+
+	"tilework/internal/phrase"
 )
 
-// A rank joins with three frames. Rank 0 sends a hello with a random challenge. The rank answers
-// with its own hello, which ends with an HMAC of both under the secret. Rank 0 checks it and sends
-// a verdict, which ends with another HMAC, so each side knows that the other one has the secret,
-// and no recorded message is accepted a second time. The formats of these three do not change
-// between versions of the protocol.
+// A rank joins with its hello. Rank 0 answers with its own one, or with the failure of the rank.
+// The formats of these two do not change between versions of the protocol.
 
-// protocol is the version of the messages after the verdict.
-const protocol = 1
-
-// magic begins each hello.
-const magic = "tilework ranks"
-
-const macSize = sha256.Size
+// protocol is the version of the later messages.
+const protocol = 2
 
 // hello introduces a rank.
 type hello struct {
-	protocol  uint32
-	version   string // of tilework
-	rank      int
-	size      int
-	timeout   time.Duration // of the rank, which needs signs of life more often
-	challenge []byte        // macSize random bytes
+	protocol uint32
+	version  string // of tilework
+	rank     int
+	size     int
+	timeout  time.Duration // of the rank, which needs signs of life more often
 }
 
-func (c *Config) hello() hello {
-	return hello{protocol, c.Version, c.Rank, c.Size, c.Timeout, newChallenge()}
-}
+func (c *Config) hello() hello { return hello{protocol, c.Version, c.Rank, c.Size, c.Timeout} }
 
 func (h *hello) encode() []byte {
 	var e encoder
-	e.text(magic)
 	e.uint32(h.protocol)
 	e.text(h.version)
 	e.uint32(uint32(h.rank))
 	e.uint32(uint32(h.size))
 	e.uint32(uint32(min(h.timeout.Milliseconds(), math.MaxUint32)))
-	e.tail(h.challenge)
 	return e
 }
 
-// decodeHello decodes a hello. rest is the part of the payload after it.
-func decodeHello(payload []byte) (h hello, rest []byte, err error) {
+func decodeHello(payload []byte) (hello, error) {
 	d := decoder{rest: payload}
-	if d.text() != magic {
-		return h, nil, errors.New("the other side is not tilework")
-	}
-	h = hello{d.uint32(), printable(d.text()), int(d.uint32()), int(d.uint32()),
-		time.Duration(d.uint32()) * time.Millisecond, d.take(macSize)}
+	h := hello{d.uint32(), d.text(), int(d.uint32()), int(d.uint32()), time.Duration(d.uint32()) * time.Millisecond}
 	if d.short || h.rank >= MaxSize || h.size > MaxSize {
-		return h, nil, fmt.Errorf("malformed hello of %d bytes", len(payload))
+		return h, fmt.Errorf("malformed hello of %d bytes", len(payload))
 	}
-	return h, d.rest, nil
+	return h, nil
 }
 
 // String describes the version of a rank.
 func (h *hello) String() string {
-	return fmt.Sprintf("rank %d has tilework %s, protocol %d", h.rank, h.version, h.protocol)
+	return fmt.Sprintf("rank %d has tilework %s, protocol %d", h.rank, phrase.Printable(h.version, maxVersion), h.protocol)
 }
 
-// mac returns the proof of the side that has the given role.
-func mac(secret []byte, role string, parts ...[]byte) []byte {
-	m := hmac.New(sha256.New, secret)
-	m.Write([]byte(role))
-	for _, p := range parts {
-		var e encoder
-		e.uint32(uint32(len(p)))
-		m.Write(append(e, p...))
-	}
-	return m.Sum(nil)
-}
-
-// The roles of the two sides.
-const (
-	roleRank    = "rank"
-	roleVerdict = "verdict"
-)
-
-// verdict is the answer of rank 0 to a hello. A nil failure accepts the rank.
-type verdict struct{ failure *Failure }
-
-func (v verdict) encode() []byte {
-	if v.failure == nil {
-		return []byte{0}
-	}
-	return append([]byte{1}, v.failure.encode()...)
-}
-
-func decodeVerdict(payload []byte) (verdict, error) {
-	d := decoder{rest: payload}
-	if d.uint8() == 0 && !d.short && len(d.rest) == 0 {
-		return verdict{}, nil
-	}
-	f, err := decodeFailure(d.rest)
-	return verdict{f}, err
-}
+// maxVersion is the maximum number of bytes of a version in a message.
+const maxVersion = 40
 
 // compare returns the failure of a rank whose hello does not match that of rank 0.
 func (h *hello) compare(leader *hello) *Failure {

@@ -2,26 +2,25 @@ package ranks
 
 import (
 	"context"
-	"crypto/hmac"
-	"errors"
+	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
-	"time"
 )
 
 // lobby is the state of rank 0 while it waits for the others.
 type lobby struct {
 	*Group
+	gate     gate
 	arrivals chan arrival
 
 	mu    sync.Mutex
-	note  string           // about the last connection with another secret
 	ranks map[int]net.Addr // those that have joined
 }
 
 func newLobby(g *Group) *lobby {
-	return &lobby{Group: g, arrivals: make(chan arrival), ranks: map[int]net.Addr{}}
+	return &lobby{Group: g, gate: gate{Group: g}, arrivals: make(chan arrival), ranks: map[int]net.Addr{}}
 }
 
 // arrival is a rank that knows the secret, with its link or the reason why it was refused.
@@ -31,30 +30,31 @@ type arrival struct {
 	failure *Failure
 }
 
-// maxHandshakes limits the number of connections that have not proved that they know the secret.
-const maxHandshakes = 64
-
 // lead waits for the other ranks, as rank 0.
 func (g *Group) lead(parent context.Context) error {
+	ctx, cancel := context.WithTimeout(parent, g.config.Timeout)
+	defer cancel()
 	listener := g.config.Listener
 	if listener == nil && g.config.Size > 1 {
+		host, port, _ := net.SplitHostPort(g.config.Address) // Config.check has accepted it
 		var err error
-		if listener, err = listen(parent, g.config.Address); err != nil {
+		if listener, err = listen(ctx, host, port); err != nil {
 			return fmt.Errorf("%w: rank 0 cannot listen: %w", ErrJoin, err)
+		}
+		if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+			g.config.warn("rank 0 listens on all interfaces, as %s is not known as an address of this machine", host)
 		}
 	}
 	if listener == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(parent, g.config.Timeout)
-	defer cancel()
 	b := newLobby(g)
-	var handshakes sync.WaitGroup
-	defer handshakes.Wait()
+	var opened sync.WaitGroup
+	defer opened.Wait()
 	defer cancel()
 	defer listener.Close()
-	handshakes.Go(func() {
-		acceptAll(ctx, listener, &handshakes, func(conn net.Conn) bool { return b.admit(ctx, conn) })
+	opened.Go(func() {
+		b.gate.open(ctx, listener, func(conn *tls.Conn, stop func() bool) bool { return b.admit(ctx, conn, stop) })
 	})
 
 	seen := map[int]bool{0: true}
@@ -84,87 +84,54 @@ func (g *Group) lead(parent context.Context) error {
 	return g.Err()
 }
 
-// listen listens on the port of an address: on the loopback interface if the address names it,
-// otherwise on all.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	host, port, _ := net.SplitHostPort(address) // Config.check has accepted it
+// listen listens on the interface with the address host. If no interface of this machine has the
+// address, such as that of a router, it listens on all. A name of this machine may stand for a
+// loopback address on the machine itself, and for another one elsewhere.
+func listen(ctx context.Context, host, port string) (net.Listener, error) {
 	if !isLoopback(host) {
-		host = ""
+		ips, _ := net.DefaultResolver.LookupIPAddr(ctx, host) // none after an error
+		own, _ := net.InterfaceAddrs()
+		host = ownAddress(ips, own)
 	}
 	return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 }
 
-// acceptAll calls admit for each connection, in a goroutine of handshakes, until ctx ends or the
-// listener is closed. After another error, such as too many open files, it tries again. It closes
-// the connections for which admit returns false.
-func acceptAll(ctx context.Context, listener net.Listener, handshakes *sync.WaitGroup, admit func(net.Conn) bool) {
-	places := make(chan struct{}, maxHandshakes)
-	for {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return
+// ownAddress returns the first of ips that other machines can reach and that is among own, or "".
+func ownAddress(ips []net.IPAddr, own []net.Addr) string {
+	for _, ip := range ips {
+		if !ip.IP.IsLoopback() && slices.ContainsFunc(own, func(a net.Addr) bool {
+			n, ok := a.(*net.IPNet)
+			return ok && n.IP.Equal(ip.IP)
+		}) {
+			return ip.String()
 		}
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			<-places
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		handshakes.Go(func() {
-			defer func() { <-places }()
-			if !admit(conn) {
-				conn.Close()
-			}
-		})
 	}
+	return ""
 }
 
-// admit performs the handshake with a connection, and reports whether it belongs to a rank of the
-// group. Connections that do not know the secret are dropped; a rank that knows it and does not fit
-// ends the group.
-func (b *lobby) admit(ctx context.Context, conn net.Conn) bool {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	_ = conn.SetDeadline(time.Now().Add(b.config.handshakeTime())) // a closed connection fails below
-	mine := b.config.hello()
-	sent := mine.encode()
-	if _, err := conn.Write(frame{kindHello, sent}.append(nil)); err != nil {
-		return false
-	}
-	f, err := readFrame(conn, maxHello)
+// admit greets a process that knows the secret, and reports whether it has joined. One that does
+// not fit ends the group.
+func (b *lobby) admit(ctx context.Context, conn *tls.Conn, stop func() bool) bool {
+	f, err := readFrame(conn, maxGreeting)
 	if err != nil || f.kind != kindHello {
 		return false
 	}
-	theirs, proof, err := decodeHello(f.payload)
-	if err != nil || len(proof) != macSize {
+	theirs, err := decodeHello(f.payload)
+	if err != nil {
 		return false
 	}
-	var answer verdict
-	body := f.payload[:len(f.payload)-macSize]
-	known := hmac.Equal(proof, mac(b.config.Secret, roleRank, sent, body))
-	switch {
-	case !known:
-		answer.failure = &Failure{theirs.rank, codeSecret, ErrSecret.Error()}
-		b.mu.Lock()
-		b.note = fmt.Sprintf("a connection from %v, as rank %d, had another secret", conn.RemoteAddr(), theirs.rank)
-		b.mu.Unlock()
-	default:
-		answer.failure = b.place(&theirs, &mine, conn.RemoteAddr())
+	mine := b.config.hello()
+	answer, failure := frame{kindHello, mine.encode()}, b.place(&theirs, &mine, conn.RemoteAddr())
+	if failure != nil {
+		answer = frame{kindFailure, failure.encode()}
 	}
-	text := answer.encode()
-	text = append(text, mac(b.config.Secret, roleVerdict, sent, f.payload, text)...)
-	if _, err := conn.Write(frame{kindVerdict, text}.append(nil)); err != nil && answer.failure == nil {
-		answer.failure = &Failure{theirs.rank, codeLost, fmt.Sprintf("connection lost (%v)", err)}
+	if _, err := conn.Write(answer.append(nil)); err != nil && failure == nil {
+		failure = &Failure{theirs.rank, codeLost, fmt.Sprintf("connection lost (%v)", err)}
 	}
-	if !known || !stop() { // if the context has ended, it closes the connection
+	if !stop() { // the end of the context closes the connection
 		return false
 	}
-	_ = conn.SetDeadline(time.Time{})
-	a := arrival{rank: theirs.rank, failure: answer.failure}
+	a := arrival{rank: theirs.rank, failure: failure}
 	if a.failure == nil {
 		a.link = newLink(conn, theirs.rank, theirs.timeout)
 	}
@@ -197,18 +164,17 @@ func (b *lobby) place(theirs, mine *hello, from net.Addr) *Failure {
 
 // absent returns the failure of the ranks that have not joined in time.
 func (b *lobby) absent(seen map[int]bool) *Failure {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	var missing []int
 	for r := range b.config.Size {
 		if !seen[r] {
 			missing = append(missing, r)
 		}
 	}
-	f := &Failure{missing[0], codeAbsent, fmt.Sprintf("%s of %d did not join within %v", ranksText(missing),
-		b.config.Size, b.config.Timeout)}
-	if b.note != "" {
-		f.code, f.text = codeSecret, f.text+"; "+b.note
+	note, secret := b.gate.note()
+	f := &Failure{missing[0], codeAbsent, fmt.Sprintf("%s of %d did not join within %v%s", ranksText(missing),
+		b.config.Size, b.config.Timeout, note)}
+	if secret {
+		f.code = codeSecret
 	}
 	return f
 }

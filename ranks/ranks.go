@@ -2,12 +2,14 @@
 // [Join] connects it to rank 0 over TCP. The ranks then exchange small data, and each learns at
 // once if another one fails. Large data does not pass through these connections.
 //
-// The connections are authenticated with a shared secret and not encrypted.
+// The connections are TLS 1.3, with a key pair that follows from a secret of the group: only
+// processes that know the secret can join, and read or change the messages.
 package ranks
 
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -35,8 +37,9 @@ var (
 // goroutines. The group fails as a whole: after the failure of a rank, all methods of all ranks
 // return an error that names it.
 type Group struct {
-	config Config
-	id     string
+	config   Config
+	identity *tls.Config
+	id       string
 
 	mu    sync.Mutex
 	links []*link // rank 0: those to the other ranks; other ranks: the one to rank 0
@@ -70,8 +73,14 @@ func Join(ctx context.Context, c Config) (*Group, error) {
 	if err := c.complete(os.Getenv); err != nil {
 		return nil, err
 	}
-	g := &Group{config: c}
-	g.failed, g.fail = context.WithCancelCause(context.Background())
+	g, err := newGroup(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Secret) == 0 && c.Size > 1 && c.Rank == 0 {
+		c.warn("every user of this machine can join the ranks, as they have no secret: want one in %s or %s", EnvSecret,
+			EnvSecretFile)
+	}
 	join := g.lead
 	if c.Rank > 0 {
 		join = g.follow
@@ -80,15 +89,40 @@ func Join(ctx context.Context, c Config) (*Group, error) {
 		g.Fail(err)
 		return nil, err
 	}
-	id, err := g.Broadcast(ctx, "the name of the group", 0, []byte(newID()))
-	if err != nil {
+	if err := g.findID(ctx); err != nil {
 		return nil, err
 	}
-	g.id = string(id)
 	if err := g.findLocalRank(ctx); err != nil {
 		return nil, err
 	}
 	return g, nil
+}
+
+// newGroup returns a group without links to other ranks.
+func newGroup(c Config) (*Group, error) {
+	g := &Group{config: c}
+	g.failed, g.fail = context.WithCancelCause(context.Background())
+	var err error
+	if g.identity, err = newIdentity(c.Secret); err != nil {
+		return nil, fmt.Errorf("%w: key pair: %w", ErrJoin, err)
+	}
+	return g, nil
+}
+
+// idBytes is the number of random bytes in the name of a group.
+const idBytes = 8
+
+// findID sets the name of the group to the one that rank 0 chooses.
+func (g *Group) findID(ctx context.Context) error {
+	id := make([]byte, idBytes)
+	rand.Read(id)
+	id, err := g.Broadcast(ctx, "the name of the group", 0, id)
+	if err == nil && len(id) != idBytes {
+		err = fmt.Errorf("%w: rank 0 sent %d bytes as the name of the group, want %d", ErrDisagree, len(id), idBytes)
+		g.Fail(err)
+	}
+	g.id = hex.EncodeToString(id)
+	return err
 }
 
 // findLocalRank sets the local rank to the number of lower ranks on the same host, unless it is
@@ -131,7 +165,7 @@ func (g *Group) Size() int { return g.config.Size }
 // LocalRank returns the number of this rank among those of its host, from 0 on.
 func (g *Group) LocalRank() int { return g.config.local - 1 }
 
-// ID returns a random name of the group, the same on all ranks.
+// ID returns a random name of the group, the same on all ranks: 16 hexadecimal digits.
 func (g *Group) ID() string { return g.id }
 
 // Context returns a copy of parent that also ends when the group fails. The caller calls stop when
@@ -220,7 +254,7 @@ func (g *Group) beat(l *link) {
 // read receives messages until the connection or the group ends.
 func (g *Group) read(l *link) {
 	defer close(l.ended)
-	defer l.conn.Close()
+	defer l.conn.NetConn().Close() // without waiting for a rank that reads nothing
 	for {
 		f, err := l.read(g.config.Timeout)
 		if err != nil {
@@ -283,11 +317,4 @@ func (g *Group) lose(l *link, err error) {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
-// newID returns a random name for a group.
-func newID() string {
-	var b [8]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }

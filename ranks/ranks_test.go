@@ -2,9 +2,9 @@ package ranks
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +17,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+const testSecret, otherSecret = "sixteen-bytes-or-more", "another-secret-like-it"
+
+// newTestGroup returns a group that has not joined.
+func newTestGroup(t testing.TB, c Config) *Group {
+	t.Helper()
+	g, err := newGroup(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // configs returns the configurations of n ranks that meet on a free port of the loopback interface.
 func configs(t *testing.T, n int) []Config {
 	t.Helper()
@@ -26,7 +38,7 @@ func configs(t *testing.T, n int) []Config {
 	}
 	all := make([]Config, n)
 	for r := range all {
-		all[r] = Config{Rank: r, Size: n, Address: listener.Addr().String(), Secret: []byte("s"),
+		all[r] = Config{Rank: r, Size: n, Address: listener.Addr().String(), Secret: []byte(testSecret),
 			Timeout: 5 * time.Second, Version: "1.2.3"}
 	}
 	all[0].Listener = listener
@@ -220,13 +232,14 @@ func TestSilent(t *testing.T) {
 	for r := range all {
 		all[r].Timeout = time.Second
 	}
-	silent := &Group{config: all[2]}
-	var l *link
+	silent := newTestGroup(t, all[2])
+	var conn *tls.Conn
 	start := time.Now()
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		var err error
-		if l, err = silent.connect(t.Context()); err != nil {
+		mine := all[2].hello()
+		if conn, _, err = silent.greet(t.Context(), all[2].Address, mine.encode()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -239,8 +252,8 @@ func TestSilent(t *testing.T) {
 			t.Errorf("rank %d: error %v, want %s", r, err, want)
 		}
 	}
-	if l != nil {
-		l.conn.Close()
+	if conn != nil {
+		conn.Close()
 	}
 	if took < time.Second || took > 8*time.Second {
 		t.Errorf("lost after %v, want 1 s and the time of the last messages", took)
@@ -256,15 +269,15 @@ func TestRefused(t *testing.T) {
 		others string // the error of the others
 		is     error  // wrapped by both
 	}{
-		{"secret", func(all []Config) []Config { all[2].Secret = []byte("t"); return all },
+		{"secret", func(all []Config) []Config { all[2].Secret = []byte(otherSecret); return all },
 			"wrong secret: rank 0 at ADDRESS has another one than rank 2",
-			"rank 2 of 3 did not join within 1s; a connection from ADDRESS, as rank 2, had another secret", ErrSecret},
+			"rank 2 of 3 did not join within 1s; a connection from ADDRESS had another secret", ErrSecret},
 		{"empty secret", func(all []Config) []Config { all[2].Secret = nil; return all },
 			"wrong secret: rank 0 at ADDRESS has another one than rank 2",
-			"rank 2 of 3 did not join within 1s; a connection from ADDRESS, as rank 2, had another secret", ErrSecret},
+			"rank 2 of 3 did not join within 1s; a connection from ADDRESS had another secret", ErrSecret},
 		{"version", func(all []Config) []Config { all[2].Version = "1.3.0"; return all },
-			"ranks disagree: rank 0 has tilework 1.2.3, protocol 1 and rank 2 has tilework 1.3.0, protocol 1",
-			"ranks disagree: rank 0 has tilework 1.2.3, protocol 1 and rank 2 has tilework 1.3.0, protocol 1", ErrDisagree},
+			"ranks disagree: rank 0 has tilework 1.2.3, protocol 2 and rank 2 has tilework 1.3.0, protocol 2",
+			"ranks disagree: rank 0 has tilework 1.2.3, protocol 2 and rank 2 has tilework 1.3.0, protocol 2", ErrDisagree},
 		{"size", func(all []Config) []Config { all[2].Size = 4; return all },
 			"ranks disagree: rank 0 is one of 3 ranks and rank 2 one of 4",
 			"ranks disagree: rank 0 is one of 3 ranks and rank 2 one of 4", ErrDisagree},
@@ -344,63 +357,6 @@ func TestTwice(t *testing.T) {
 	taken.Close()
 }
 
-// TestStrangers checks that connections without the secret do not keep a group from joining: idle
-// ones, garbage, and a recorded hello of a rank.
-func TestStrangers(t *testing.T) {
-	all := configs(t, 2)
-	address := all[0].Address
-	// The hello of a rank to another rank 0 with the same secret.
-	recorder, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var recorded []byte
-	var recording sync.WaitGroup
-	recording.Go(func() {
-		conn, err := recorder.Accept()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		h := all[0].hello()
-		conn.Write(frame{kindHello, h.encode()}.append(nil))
-		f, err := readFrame(conn, maxHello)
-		if err != nil {
-			t.Error(err)
-		}
-		recorded = f.append(nil)
-	})
-	fooled := &Group{config: all[1]}
-	fooled.config.Address = recorder.Addr().String()
-	if _, err := fooled.connect(t.Context()); err == nil {
-		t.Error("a rank 0 that does not answer was accepted")
-	}
-	recording.Wait()
-	recorder.Close()
-
-	var strangers []net.Conn
-	for _, text := range []string{"", "", "", "GET / HTTP/1.1\r\n\r\n", strings.Repeat("\xff", 5000),
-		string(frame{kindData, make([]byte, 100)}.append(nil)), string(frame{kindHello, nil}.append(nil)), string(recorded)} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Error(err)
-		}
-		strangers = append(strangers, conn)
-	}
-	groups, errs := joinAll(t, all)
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	each(groups, func(g *Group) error { return g.Close() })
-	for _, conn := range strangers {
-		conn.Close()
-	}
-}
-
 // TestCompare checks which hellos rank 0 of 3 accepts.
 func TestCompare(t *testing.T) {
 	leader := hello{protocol: 1, version: "1", size: 3}
@@ -420,40 +376,6 @@ func TestCompare(t *testing.T) {
 		if (f == nil) != c.ok || f != nil && (f.Rank != c.hello.rank || !errors.Is(f, ErrDisagree)) {
 			t.Errorf("%+v: %v, accepted %v", c.hello, f, f == nil)
 		}
-	}
-}
-
-// TestImpostor checks that a rank does not join a server without the secret.
-func TestImpostor(t *testing.T) {
-	for _, answer := range []string{
-		"SSH-2.0-OpenSSH_9.2\r\n",
-		string(frame{kindHello, []byte("x")}.append(nil)),
-		func() string {
-			c := Config{Size: 2, Version: "1.2.3"}
-			h := c.hello()
-			welcome := frame{kindVerdict, make([]byte, 1+macSize)} // without a proof
-			return string(welcome.append(frame{kindHello, h.encode()}.append(nil)))
-		}(),
-	} {
-		all := configs(t, 2)
-		all[1].Timeout = 300 * time.Millisecond
-		var server sync.WaitGroup
-		server.Go(func() {
-			for {
-				conn, err := all[0].Listener.Accept()
-				if err != nil {
-					return
-				}
-				io.WriteString(conn, answer)
-				io.CopyN(io.Discard, conn, 20)
-				conn.Close()
-			}
-		})
-		if _, err := Join(t.Context(), all[1]); !errors.Is(err, ErrRank) && !errors.Is(err, ErrSecret) {
-			t.Errorf("answer %.20q: error %v", answer, err)
-		}
-		all[0].Listener.Close()
-		server.Wait()
 	}
 }
 

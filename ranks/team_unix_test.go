@@ -57,8 +57,8 @@ func startAll(t *testing.T, n int, script string, env, last []string) []*rankPro
 		p := &rankProcess{Cmd: exec.Command(os.Args[0], "-test.run=^TestAsRank$", "-test.timeout=5m")}
 		p.Stdout, p.Stderr = &p.stdout, &p.stderr
 		p.Env = append(os.Environ(), fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), fmt.Sprint("LOCAL_RANK=", r),
-			"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port), ranks.EnvSecret+"=s", asRank+"="+script,
-			asDevice+"=cpu", asTimeout+"=20s", "TILEWORK_CACHE=off", "NCCL_NVLS_ENABLE=0")
+			"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port), ranks.EnvSecret+"=sixteen-bytes-or-more",
+			asRank+"="+script, asDevice+"=cpu", asTimeout+"=20s", "TILEWORK_CACHE=off", "NCCL_NVLS_ENABLE=0")
 		p.Env = append(p.Env, env...)
 		if r == n-1 {
 			p.Env = append(p.Env, last...)
@@ -122,7 +122,7 @@ func TestTeamFails(t *testing.T) {
 		last         []string // variables of rank 2
 		want         string
 	}{
-		{"secret", "products", []string{ranks.EnvSecret + "=other", asTimeout + "=3s"}, "rank 2"},
+		{"secret", "products", []string{ranks.EnvSecret + "=another-secret-like-it", asTimeout + "=3s"}, "rank 2"},
 		{"version", "products", []string{asVersion + "=9.9.9"}, "rank 2 has tilework 9.9.9"},
 		{"device", "products", []string{asDevice + "=emu"},
 			"ranks disagree on the kind of the device: ranks 0 and 1 have cpu; rank 2 has emu"},

@@ -1,11 +1,11 @@
 package ranks
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +16,6 @@ type kind uint8
 
 const (
 	kindHello   kind = iota + 1 // the first frame of each side
-	kindVerdict                 // rank 0 accepts or refuses a rank
 	kindBeat                    // a sign of life
 	kindData                    // a [message]
 	kindFailure                 // a [Failure]
@@ -32,8 +31,8 @@ type frame struct {
 
 const (
 	frameHeader = 5
-	// maxHello is the maximum payload of a peer that has not proved that it knows the secret.
-	maxHello = 512
+	// maxGreeting is the maximum payload of the first frame of each side.
+	maxGreeting = 5 + maxText
 	// MaxData is the maximum number of bytes that a rank contributes to an exchange.
 	MaxData = 1 << 20
 	// maxPayload is the maximum payload of a rank that has joined.
@@ -78,14 +77,14 @@ func (m *message) encode() []byte {
 	var e encoder
 	e.uint32(m.exchange)
 	e.uint32(uint32(m.rank))
-	e.text(m.name[:min(len(m.name), maxName)])
+	e.text(m.name)
 	e.tail(m.data)
 	return e
 }
 
 func decodeMessage(payload []byte) (*message, error) {
 	d := decoder{rest: payload}
-	m := &message{exchange: d.uint32(), rank: int(d.uint32()), name: printable(d.text()), data: d.tail()}
+	m := &message{exchange: d.uint32(), rank: int(d.uint32()), name: d.text(), data: d.tail()}
 	if d.short || m.rank >= MaxSize || len(m.data) > MaxData {
 		return nil, fmt.Errorf("malformed message of %d bytes", len(payload))
 	}
@@ -129,7 +128,7 @@ func (d *decoder) tail() []byte   { return d.take(len(d.rest)) }
 
 // link is the connection to another rank.
 type link struct {
-	conn     net.Conn
+	conn     *tls.Conn
 	rank     int
 	timeout  time.Duration // of the other rank
 	messages chan *message // holds one, so that the reader sees the end of a rank that is ahead
@@ -140,7 +139,7 @@ type link struct {
 	finished bool // whether nothing more is written; guarded by writing
 }
 
-func newLink(conn net.Conn, rank int, timeout time.Duration) *link {
+func newLink(conn *tls.Conn, rank int, timeout time.Duration) *link {
 	return &link{conn: conn, rank: rank, timeout: timeout, messages: make(chan *message, 1), ended: make(chan struct{})}
 }
 
@@ -184,9 +183,7 @@ func (l *link) finish(k kind, payload []byte) {
 	l.finished = true
 	_ = l.conn.SetReadDeadline(time.Now().Add(grace))
 	if l.send(frame{k, payload}.append(nil), grace) == nil {
-		if tcp, ok := l.conn.(*net.TCPConn); ok {
-			_ = tcp.CloseWrite() // the other side reads the frame before the end
-		}
+		_ = l.conn.CloseWrite() // the other side reads the frame before the end
 	}
 	l.writing.Unlock()
 	<-l.ended

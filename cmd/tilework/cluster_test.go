@@ -95,7 +95,8 @@ type manifest struct {
 						ClaimName string `yaml:"claimName"`
 					} `yaml:"persistentVolumeClaim"`
 					Secret struct {
-						SecretName string `yaml:"secretName"`
+						SecretName  string      `yaml:"secretName"`
+						DefaultMode os.FileMode `yaml:"defaultMode"`
 					}
 				}
 			}
@@ -162,8 +163,9 @@ func TestKubernetesManifest(t *testing.T) {
 		case v.Secret.SecretName != "":
 			key, within := strings.CutPrefix(env[ranks.EnvSecretFile], path+"/")
 			create := "kubectl create secret generic " + v.Secret.SecretName + " --from-literal=" + key + "="
-			if !within || !strings.Contains(string(page), create) {
-				t.Errorf("secret at %s, file %s: want %q in the page", path, env[ranks.EnvSecretFile], create)
+			if !within || !strings.Contains(string(page), create) || v.Secret.DefaultMode != 0o400 {
+				t.Errorf("secret at %s, file %s, mode %v: want %q in the page, and only its owner to read it", path,
+					env[ranks.EnvSecretFile], v.Secret.DefaultMode, create)
 			}
 		case v.PersistentVolumeClaim.ClaimName != "":
 			if !strings.Contains(string(page), "`"+v.PersistentVolumeClaim.ClaimName+"`") ||

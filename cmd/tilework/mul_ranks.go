@@ -16,11 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/mapping"
 	"tilework/internal/matio"
+	"tilework/internal/phrase"
 	"tilework/internal/team"
 	"tilework/ranks"
 )
@@ -39,6 +41,7 @@ func (f *mulFlags) runRanks(ctx context.Context, c *cobra.Command, args []string
 	if err := f.checkShared(args, request.Device.List); err != nil {
 		return err
 	}
+	place.Warn = func(text string) { fmt.Fprintln(stderr, "warning:", text) }
 	joining, others := ctx, &processes{}
 	if starts {
 		if f.threads == 0 {
@@ -212,6 +215,9 @@ func fingerprint(data []byte) (text string, err error) {
 	return hex.EncodeToString(hash.Sum(nil)[:8]), err
 }
 
+// maxPeerText is the maximum number of bytes of a text about a message of another rank.
+const maxPeerText = 200
+
 // plan plans the product with the kernel that rank 0 chooses.
 func (r *rankRun) plan(ctx context.Context) (whole *dispatch.Plan, err error) {
 	var choice []byte
@@ -226,11 +232,14 @@ func (r *rankRun) plan(ctx context.Context) (whole *dispatch.Plan, err error) {
 	if choice, err = r.group.Broadcast(ctx, "the choice of the kernel", 0, choice); err != nil || whole != nil {
 		return whole, err
 	}
-	if err := json.Unmarshal(choice, &r.request.Choice); err != nil {
-		return nil, fmt.Errorf("choice of rank 0: %w", err)
+	var chosen backend.Choice
+	if err := json.Unmarshal(choice, &chosen); err != nil {
+		return nil, fmt.Errorf("choice of rank 0: %s", phrase.Printable(err.Error(), maxPeerText))
 	}
+	chosen = chosen.Printable()
+	r.request.Choice = &chosen
 	if whole, err = dispatch.New(r.request); err != nil {
-		err = fmt.Errorf("%w; rank 0 chose %v, and --kernel chooses for all", err, r.request.Choice)
+		err = fmt.Errorf("%w; rank 0 chose %v, and --kernel chooses for all", err, chosen)
 	}
 	return whole, err
 }
@@ -366,7 +375,7 @@ func (r *rankRun) commit(ctx context.Context, mine rankReport, out *matio.Shared
 	for rank, data := range all {
 		var one rankReport
 		if err := json.Unmarshal(data, &one); err != nil {
-			return total, fmt.Errorf("report of rank %d: %w", rank, err)
+			return total, fmt.Errorf("report of rank %d: %s", rank, phrase.Printable(err.Error(), maxPeerText))
 		}
 		total.Took, total.Compile = max(total.Took, one.Took), max(total.Compile, one.Compile)
 		switch {

@@ -154,7 +154,7 @@ func startAll(t *testing.T, args []string, env ...string) []rank {
 		if text == "-" {
 			continue
 		}
-		with := []string{"TILEWORK_SECRET=s"}
+		with := []string{"TILEWORK_SECRET=sixteen-bytes-or-more"}
 		if r == len(args)-1 {
 			with = append(with, env...)
 		}
@@ -230,7 +230,7 @@ func TestRanksFail(t *testing.T) {
 		env  []string // additional variables of the last rank
 		want []end
 	}{
-		{"secret", []string{mul + " --rank-timeout 2s", mul}, []string{"TILEWORK_SECRET=other"},
+		{"secret", []string{mul + " --rank-timeout 2s", mul}, []string{"TILEWORK_SECRET=another-secret-like-it"},
 			[]end{{1, "rank 1 of 2 did not join within 2s; a connection from 127.0.0.1"}, {1, "wrong secret"}}},
 		{"version", []string{mul, mul, mul}, []string{asVersion + "=9.9.9"}, []end{
 			{1, "ranks disagree: rank 0 has tilework 0."}, {1, "rank 2 has tilework 9.9.9"}, {1, "rank 2 has tilework 9.9.9"}}},
@@ -423,12 +423,13 @@ func TestRanksEmpty(t *testing.T) {
 	const mul = "mul a.npy b.npy -o c.npy --device cpu --ranks 2 --format json"
 	stdout, stderr, code := run(t.Context(), strings.Fields(mul)...)
 	var result mulResult
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != 0 || result.Ranks != 2 || result.GFLOPS != 0 {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != 0 || result.Ranks != 2 ||
+		result.GFLOPS != 0 || stderr != "" {
 		t.Errorf("exit code %d, result %+v, error %v, %s", code, result, err, stderr)
 	}
 }
 
-// TestRanksByLauncher starts ranks with the variables of launchers.
+// TestRanksByLauncher starts ranks with the variables of launchers. Without a secret, rank 0 warns.
 func TestRanksByLauncher(t *testing.T) {
 	t.Chdir(t.TempDir())
 	randomFile(t, "a.npy", dtype.F64, 200, 100)
@@ -443,7 +444,7 @@ func TestRanksByLauncher(t *testing.T) {
 		},
 		"Kubernetes": func(r int, port string) []string {
 			return []string{fmt.Sprint("JOB_COMPLETION_INDEX=", r), "TILEWORK_RANKS=2", "TILEWORK_ADDRESS=localhost:" + port,
-				"TILEWORK_SECRET=s"}
+				"TILEWORK_SECRET=sixteen-bytes-or-more"}
 		},
 	} {
 		port := freePort(t)
@@ -455,6 +456,10 @@ func TestRanksByLauncher(t *testing.T) {
 			if code, text := all[r].end(); code != 0 {
 				t.Errorf("%s: rank %d: exit code %d, %s", name, r, code, text)
 			}
+			warns := strings.Contains(all[r].stderr.String(), "warning: every user of this machine can join the ranks")
+			if want := r == 0 && name != "Kubernetes"; warns != want { // with a secret there
+				t.Errorf("%s: rank %d: warns %v, want %v", name, r, warns, want)
+			}
 		}
 	}
 }
@@ -464,6 +469,9 @@ func TestRanksByLauncher(t *testing.T) {
 func TestRanksFlags(t *testing.T) {
 	t.Chdir(folder(t))
 	if err := unix.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("weak", []byte("hunter2"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const mul = "mul a.npy b.npy -o c.npy "
@@ -488,6 +496,7 @@ func TestRanksFlags(t *testing.T) {
 		"mul a.npy b.npy -o c.csv --ranks 2":                        "want a file of .npy or .safetensors",
 		mul + "--ranks 2 --activation tanhh":                        "--activation",
 		mul + "--ranks 2 --rank 0 --address h:1 --secret-file none": "file with the secret",
+		mul + "--ranks 2 --rank 0 --address h:1 --secret-file weak": "a secret of 7 bytes: want at least 16",
 	} {
 		stdout, stderr, code := run(t.Context(), strings.Fields(args)...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, want) {

@@ -28,7 +28,8 @@ func main() {
 	n := flag.Int("ranks", 2, "number of processes, if no launcher starts them")
 	flag.Parse()
 	ctx := context.Background()
-	err := run(ctx, ranks.Config{}, *device, os.Stdout)
+	place := ranks.Config{Warn: func(text string) { log.Print("warning: ", text) }}
+	err := run(ctx, place, *device, os.Stdout)
 	if errors.Is(err, ranks.ErrJoin) && os.Getenv("RANK") == "" {
 		err = start(*n)
 	}
