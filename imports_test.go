@@ -12,7 +12,7 @@ import (
 var layers = [][]string{
 	{"internal/names", "internal/regular"},
 	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
-		"internal/phrase", "internal/testkit/testrand"},
+		"internal/phrase", "internal/relay", "internal/testkit/testrand"},
 	{"ptx/emu/internal/number"},
 	{"ptx/emu/internal/dot"},
 	{"ranks", "internal/gemm", "ptx/build", "ptx/emu", "internal/device"},

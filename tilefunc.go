@@ -11,7 +11,8 @@ import (
 // activation and rounding, while they are in the cache. f receives the tile, a view of C that it
 // may change, and the row and column of C at which the tile starts. Each element of C is in one
 // tile. The size of the tiles depends on the kernel and the number of threads. Several goroutines
-// call f at once, in any order.
+// call f at once, in any order. If f panics, the product ends, and then panics with the same value
+// on the goroutine of its caller.
 //
 // The option selects the CPU. On a GPU, with matrices on a device, with groups, or with a T that is
 // not C's type it is ErrUnsupported.

@@ -36,6 +36,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
+	"tilework/internal/relay"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -408,7 +409,8 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 }
 
 // inOrder yields f(0), f(1), …, f(total-1) in order, while workers goroutines compute up to
-// 2·workers results ahead. All goroutines have ended when the iteration ends.
+// 2·workers results ahead. All goroutines have ended when the iteration ends. If f panics, so does
+// the iteration.
 func inOrder[T any](total, workers int, f func(n int) T) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		results := make([]chan T, 2*workers)
@@ -418,6 +420,7 @@ func inOrder[T any](total, workers int, f func(n int) T) iter.Seq[T] {
 		room, left := make(chan struct{}, len(results)), make(chan struct{})
 		var next atomic.Int64
 		var all sync.WaitGroup
+		var panics relay.Panics
 		defer all.Wait()
 		defer close(left)
 		for range workers {
@@ -432,12 +435,15 @@ func inOrder[T any](total, workers int, f func(n int) T) iter.Seq[T] {
 					if n >= total {
 						return
 					}
-					results[n%len(results)] <- f(n)
+					var result T
+					panics.Catch(func() { result = f(n) })
+					results[n%len(results)] <- result
 				}
 			})
 		}
 		for n := range total {
 			result := <-results[n%len(results)]
+			panics.Raise()
 			<-room
 			if !yield(result) {
 				return

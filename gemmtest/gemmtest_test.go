@@ -412,6 +412,16 @@ func TestInOrder(t *testing.T) {
 		if got != 6 {
 			t.Errorf("%d workers: the last of 7 results is %d", workers, got)
 		}
+		func() {
+			defer func() {
+				if r := recover(); r != "no result" {
+					t.Errorf("%d workers: the iteration panics with %v, want the panic of the function", workers, r)
+				}
+			}()
+			for range inOrder(9, workers, func(int) int { panic("no result") }) {
+				t.Errorf("%d workers: a result after a panic", workers)
+			}
+		}()
 	}
 	goleak.VerifyNone(t, before)
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"tilework/internal/cpu/asm"
+	"tilework/internal/relay"
 )
 
 // A job is work divided into phases, and each phase into tasks. The tasks of one phase may run at
@@ -35,6 +36,7 @@ type executor struct {
 	queues   []taskQueue
 	workers  []*poolWorker // workers[i] is worker i+1, once it joins
 	trace    *trace        // nil except in tests
+	panics   relay.Panics  // of workers
 	brief    bool          // whether the job may take less time than waking a worker
 
 	// Task numbers continue from phase to phase and from job to job, so that no counter last
@@ -59,6 +61,7 @@ type taskQueue struct {
 // run executes the job with up to threads goroutines, the caller included, and returns when all of
 // them have left it. It calls progress, unless nil, from the calling goroutine with the number of
 // finished tasks and their total. If ctx ends, run skips the remaining tasks and returns its error.
+// If a task panics, run skips them too, and then panics with the same value.
 func (e *executor) run(ctx context.Context, j job, threads int, progress func(done, total int64)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -71,7 +74,7 @@ func (e *executor) run(ctx context.Context, j job, threads int, progress func(do
 		e.ctx = ctx
 	}
 	e.start(threads)
-	defer e.finish() // also if progress panics
+	defer e.finish() // also after a panic
 	e.workers = acquireWorkers(e.workers, threads-1, e.brief && !wakesForBrief())
 	for i, w := range e.workers {
 		w.index = i + 1
@@ -220,7 +223,7 @@ func (e *executor) await(n int64, worker int) {
 }
 
 // finish withdraws the job from workers that have not joined, waits until the others have left, and
-// returns all of them to the pool.
+// returns all of them to the pool. It raises a worker's panic.
 func (e *executor) finish() {
 	undone := e.end == e.first
 	if undone {
@@ -246,6 +249,7 @@ func (e *executor) finish() {
 		}
 	}
 	e.job, e.progress, e.ctx, e.trace, e.brief = nil, nil, nil, nil, false
+	e.panics.Raise()
 }
 
 // SpinWait waits for another goroutine that should need only microseconds. It spins, and yields the

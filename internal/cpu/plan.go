@@ -447,9 +447,8 @@ func (r *execution) execute(ctx context.Context, pl *Plan, j gemmJob) error {
 	defer j.reset() // also if a callback panics
 	r.executor.trace, r.executor.brief = pl.trace, pl.brief
 	r.workspace = getWorkspace(j.bytes())
+	defer r.workspace.put()
 	r.states = slices.Grow(r.states[:0], pl.Threads)[:pl.Threads]
 	j.bind(&r.workspace, r.states)
-	err := r.executor.run(ctx, j, pl.Threads, pl.progress)
-	r.workspace.put()
-	return err
+	return r.executor.run(ctx, j, pl.Threads, pl.progress)
 }

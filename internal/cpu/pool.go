@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +11,7 @@ import (
 )
 
 // pool holds the worker goroutines, which outlive the jobs that they run. A worker without a job
-// spins for spinTime and then sleeps.
+// spins for spinTime and then sleeps. After about [idleTime] it ends, and its thread with it.
 //
 // On Linux it sleeps on a futex. Waking it costs the caller 3.5 µs, and the worker runs 2.5 µs
 // later. The Go scheduler needs 60 µs or more to wake the receiver of a channel, and wakes one
@@ -28,6 +29,7 @@ var programStart = time.Now()
 type poolWorker struct {
 	assigned atomic.Pointer[executor] // the executor whose job it is to run
 	index    int                      // its worker number in that executor
+	unused   bool                     // since the last sweep; guarded by pool
 	sleeper
 	_ [2 * cacheLine]byte
 }
@@ -52,6 +54,7 @@ func acquireWorkers(list []*poolWorker, n int, awake bool) []*poolWorker {
 		if awake && pool.idle[last].asleep() {
 			return list // the others have slept longer
 		}
+		pool.idle[last].unused = false
 		list = append(list, pool.idle[last])
 		pool.idle = pool.idle[:last]
 	}
@@ -80,7 +83,30 @@ func releaseWorkers(list []*poolWorker) {
 	pool.Lock()
 	pool.idle = append(pool.idle, list...)
 	pool.Unlock()
+	sweeps.schedule()
 }
+
+// endUnused ends the workers that no job has used since the last call. It returns the number of
+// those that are left.
+func endUnused() int {
+	pool.Lock()
+	defer pool.Unlock()
+	pool.idle = slices.DeleteFunc(pool.idle, func(w *poolWorker) bool {
+		if w.unused {
+			pool.started--
+			w.assigned.Store(ending)
+			w.wake()
+		}
+		return w.unused
+	})
+	for _, w := range pool.idle {
+		w.unused = true
+	}
+	return pool.started
+}
+
+// ending is assigned to a worker that must end.
+var ending = new(executor)
 
 // wakeChildren wakes the two workers below the given one in a binary tree, so that waking all takes
 // a number of steps logarithmic in their number.
@@ -93,16 +119,36 @@ func wakeChildren(list []*poolWorker, worker int) {
 }
 
 func (w *poolWorker) run() {
-	for {
-		e := w.waitForJob()
-		if w.assigned.CompareAndSwap(e, nil) { // otherwise the executor has withdrawn the job
-			e.joined.Add(1)
-			wakeChildren(e.workers, w.index)
-			e.trace.join(w.index)
-			e.runPhases(w.index)
-			e.left.Add(1)
+	ended := false
+	defer func() {
+		if !ended { // a task has called runtime.Goexit
+			go w.run()
+		}
+	}()
+	for !ended {
+		switch e := w.waitForJob(); {
+		case e == ending:
+			ended = true
+			runtime.LockOSThread() // ends the thread with the goroutine
+		case w.assigned.CompareAndSwap(e, nil): // otherwise the executor has withdrawn the job
+			w.work(e)
 		}
 	}
+}
+
+// work runs tasks of a job until it ends or a task panics.
+func (w *poolWorker) work(e *executor) {
+	returned := false
+	defer func() {
+		if !returned {
+			e.stop.Store(true)
+		}
+		e.left.Add(1)
+	}()
+	e.joined.Add(1)
+	wakeChildren(e.workers, w.index)
+	e.trace.join(w.index)
+	returned = e.panics.Catch(func() { e.runPhases(w.index) })
 }
 
 // waitForJob spins, then sleeps, until an executor assigns a job.

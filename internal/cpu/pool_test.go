@@ -173,6 +173,54 @@ func TestPanicLeavesNothingRunning(t *testing.T) {
 	}
 }
 
+// TestWorkerPanics checks that a panic of a task on a worker, or its end by runtime.Goexit, reaches
+// the caller when no task runs any more, and that all workers run tasks afterwards.
+func TestWorkerPanics(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for range 20 {
+		for _, value := range []any{"no such tile", nil} {
+			p := &phased{sizes: []int{1000, 1000}, done: make([]atomic.Int64, 2)}
+			e := new(executor)
+			p.whileBusy = func(worker int) {
+				switch {
+				case worker == 0: // leaves tasks for the workers
+					for !e.stop.Load() {
+						runtime.Gosched()
+					}
+				case value == nil:
+					p.running.Add(-1)
+					runtime.Goexit()
+				case p.done[0].Load() > 10:
+					p.running.Add(-1)
+					panic(value)
+				}
+			}
+			returned, got := false, make(chan any)
+			go func() {
+				defer func() { got <- recover() }()
+				_ = e.run(context.Background(), p, 4, nil)
+				returned = true
+			}()
+			if got := <-got; got != value || returned {
+				t.Fatalf("run returned: %v, with panic %v: want panic %v", returned, got, value)
+			}
+			if n := p.running.Load(); n != 0 {
+				t.Errorf("%d tasks still run", n)
+			}
+			occupy(t, 4)
+			p = &phased{sizes: []int{100}, done: make([]atomic.Int64, 1)}
+			if err := e.run(t.Context(), p, 4, nil); err != nil || p.done[0].Load() != 100 {
+				t.Errorf("the next job of the executor ran %d tasks of 100, error %v", p.done[0].Load(), err)
+			}
+		}
+	}
+	pool.Lock()
+	defer pool.Unlock()
+	if len(pool.idle) != pool.started {
+		t.Errorf("%d workers of %d are idle, want all", len(pool.idle), pool.started)
+	}
+}
+
 // TestWorkersJoinAtAnyTime checks that each task runs once, and that one goroutine at a time acts
 // as each worker, however late workers join and however often an executor is reused. The pauses
 // between jobs are close to spinTime, so that workers are spinning, asleep, or about to sleep.

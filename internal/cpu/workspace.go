@@ -14,11 +14,13 @@ import (
 // 16 MiB each.
 type workspace struct {
 	all, free []byte
+	unused    bool // since the last sweep
 }
 
-// freeList holds unused workspaces, at most maxFreeBytes, the most recently used last. A sync.Pool
-// would lose the workspace of a goroutine that has moved to another processor meanwhile, and
-// clearing megabytes of new memory takes longer than a small product.
+// freeList holds unused workspaces, at most maxFreeBytes, the most recently used last. They are
+// dropped after about [idleTime]. A sync.Pool would lose the workspace of a goroutine that has
+// moved to another processor meanwhile, and clearing megabytes of new memory takes longer than a
+// small product.
 var freeList struct {
 	sync.Mutex
 	list  []workspace
@@ -39,12 +41,12 @@ func getWorkspace(n int) workspace {
 			freeList.list = slices.Delete(freeList.list, i, i+1)
 			freeList.bytes -= len(m.all)
 			freeList.Unlock()
-			return workspace{m.all, m.all}
+			return workspace{all: m.all, free: m.all}
 		}
 	}
 	freeList.Unlock()
 	all := allocHuge(n)
-	return workspace{all, all}
+	return workspace{all: all, free: all}
 }
 
 // put returns the workspace to the free list and drops the oldest ones beyond maxFreeBytes.
@@ -57,8 +59,26 @@ func (m *workspace) put() {
 		}
 		freeList.list = append(slices.Delete(freeList.list, 0, old), *m)
 		freeList.Unlock()
+		sweeps.schedule()
 	}
 	*m = workspace{}
+}
+
+// dropUnused drops the workspaces that no product has used since the last call. It returns the
+// number of those that are left.
+func dropUnused() int {
+	freeList.Lock()
+	defer freeList.Unlock()
+	freeList.list = slices.DeleteFunc(freeList.list, func(m workspace) bool {
+		if m.unused {
+			freeList.bytes -= len(m.all)
+		}
+		return m.unused
+	})
+	for i := range freeList.list {
+		freeList.list[i].unused = true
+	}
+	return len(freeList.list)
 }
 
 // allocBytes returns the number of bytes that n elements take in a workspace.

@@ -16,6 +16,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/relay"
 )
 
 // Backend is a list of GPUs as a [backend.Backend]. It opens them when it is first used, and never
@@ -231,7 +232,7 @@ func Each(parent context.Context, n int, device func(int) backend.Device,
 	defer cancel()
 	var once sync.Once
 	var failed error
-	var all sync.WaitGroup
+	all := relay.Group{Stop: cancel}
 	for i := range n {
 		all.Go(func() {
 			if err := f(ctx, i); err != nil {

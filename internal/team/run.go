@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/relay"
 	"tilework/internal/split"
 )
 
@@ -145,20 +146,19 @@ func (x *execution) execute(parent context.Context) error {
 	if err := x.order(kernels, copies); err != nil {
 		return err
 	}
-	exchanged := make(chan struct{})
-	go func() {
-		defer close(exchanged)
+	exchange := relay.Group{Stop: func() { cancel(nil) }}
+	exchange.Go(func() {
 		if err := x.exchangeAll(ctx, rounds); err != nil {
 			cancel(err)
 		}
-	}()
+	})
 	for i := range x.share.Panels {
 		if err := x.compute(ctx, i); err != nil {
 			cancel(err)
 			break
 		}
 	}
-	<-exchanged
+	exchange.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

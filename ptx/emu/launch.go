@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"tilework/internal/relay"
 	"tilework/ptx"
 )
 
@@ -166,7 +167,6 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 		}
 	}
 	all := make([]*worker, workers)
-	var wg sync.WaitGroup
 	for k := range all {
 		all[k] = r.newWorker()
 	}
@@ -177,10 +177,11 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 		}
 	} else {
 		r.running.Store(int64(workers))
+		group := relay.Group{Stop: r.abandon}
 		for k := range all {
-			wg.Go(all[k].work)
+			group.Go(all[k].work)
 		}
-		wg.Wait()
+		group.Wait()
 	}
 	stats := Stats{Counts: make([]Count, len(p.sites))}
 	for _, w := range all {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -171,6 +172,47 @@ func TestDeterminism(t *testing.T) {
 		t.Errorf("got %v, want the error of the writer", err)
 	}
 }
+
+// TestObserverPanics checks that a panic of an observer, or of the writer for printf, reaches the
+// caller of Run when no other worker calls them any more.
+func TestObserverPanics(t *testing.T) {
+	p := loadFile(t, "calls.sm_80.O3.ptx")
+	mem := NewMemory(MemoryOptions{})
+	x := upload(t, mem, []int32{5, 6})
+	name := findKernel(t, p, "4says")
+	for _, workers := range []int{1, 4} {
+		var running atomic.Int32
+		fail := func(at int32) {
+			defer running.Add(-1)
+			if running.Add(1); at == 3 {
+				panic(at)
+			}
+		}
+		var blocks, writes atomic.Int32
+		watch := observer(func() *Hooks { fail(blocks.Add(1)); return nil })
+		print := writerFunc(func() { fail(writes.Add(1)) })
+		for _, l := range []Launch{{Observers: []Observer{watch}}, {Printf: print}} {
+			l.Entry, l.Grid, l.Block, l.Workers = name, Dim3{8, 2, 1}, Dim3{96, 1, 1}, workers
+			l.Params = pack(t, p, name, x, int32(1))
+			func() {
+				defer func() {
+					if got := recover(); got != int32(3) {
+						t.Errorf("%d workers: Run panics with %v, want 3", workers, got)
+					}
+				}()
+				_, err := p.Run(t.Context(), mem, l)
+				t.Errorf("%d workers: Run returned %v", workers, err)
+			}()
+			if n := running.Load(); n != 0 {
+				t.Errorf("%d workers: %d callbacks run after Run", workers, n)
+			}
+		}
+	}
+}
+
+type writerFunc func()
+
+func (w writerFunc) Write(b []byte) (int, error) { w(); return len(b), nil }
 
 type writer struct{ err error }
 

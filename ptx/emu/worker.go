@@ -72,6 +72,13 @@ func (r *run) finish(cluster int, printed []byte, err error) {
 	}
 }
 
+// abandon ends all clusters after a panic of an observer or of the writer for printf.
+func (r *run) abandon() {
+	r.mu.Lock()
+	r.failed = -1
+	r.mu.Unlock()
+}
+
 // spendInterval is the number of instructions between two checks for the end of a launch.
 const spendInterval = 1 << 13
 

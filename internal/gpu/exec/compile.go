@@ -4,8 +4,9 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
+
+	"tilework/internal/relay"
 )
 
 // kernels returns the kernels that the plan launches, each once.
@@ -32,19 +33,19 @@ func (pl *Plan) Compile(ctx context.Context) error {
 // CompileAll compiles plans, several at a time, and returns the error of each. It skips nil.
 func CompileAll(ctx context.Context, plans []*Plan) []error {
 	errs := make([]error, len(plans))
-	var wg sync.WaitGroup
+	var all relay.Group
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i, pl := range plans {
 		if pl == nil {
 			continue
 		}
-		wg.Go(func() {
+		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			errs[i] = pl.Compile(ctx)
 		})
 	}
-	wg.Wait()
+	all.Wait()
 	return errs
 }
 

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/relay"
 )
 
 // RunTogether runs the plans of the parts of a product at the same time. The devices share the
@@ -25,20 +26,27 @@ func RunTogether(parent context.Context, plans []*Plan, b gemm.Buffers) (failed 
 		e.members = append(e.members, &member{exchange: e, index: i})
 	}
 	e.idle.Add(len(plans))
-	var all sync.WaitGroup
-	for i, pl := range plans {
-		all.Go(func() { e.members[i].fail(pl.run(ctx, b, e.members[i])) })
-	}
-	all.Wait()
-	for _, m := range e.members {
-		if m.last != nil {
-			m.fail(m.last.Free())
-		}
-	}
+	e.run(ctx, plans, b)
 	if err := parent.Err(); err != nil {
 		return 0, err
 	}
 	return e.failedBy, exec.Sentinel(e.failure)
+}
+
+// run runs the plans as members. Their errors are in e.failure.
+func (e *exchange) run(ctx context.Context, plans []*Plan, b gemm.Buffers) {
+	all := relay.Group{Stop: e.cancel}
+	for i, pl := range plans {
+		all.Go(func() { e.members[i].fail(pl.run(ctx, b, e.members[i])) })
+	}
+	defer func() { // also after a panic
+		for _, m := range e.members {
+			if m.last != nil {
+				m.fail(m.last.Free())
+			}
+		}
+	}()
+	all.Wait()
 }
 
 // exchange is a run of the plans of the parts of a product.
