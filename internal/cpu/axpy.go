@@ -24,6 +24,7 @@ type axpy[T scalar] struct {
 	a           strided[T] // all of A, widened if necessary
 	b           operand[T]
 	alpha, beta T
+	partial     partial[T]
 	c           target[T]
 	nc          int // columns of C per task
 	threads     int
@@ -53,8 +54,9 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	mk.describeStored(&d.b, &p.Layouts[large], b[large])
 	d.c.prepare(pl, mk, b, swapped)
 	d.beta = d.c.betaForSums(T(real(p.Beta)))
+	d.partial.deferAlpha(p, d.k <= 1, &d.alpha, &d.beta)
 	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
-	if d.c.cs != 1 {
+	if d.sumsApart() {
 		d.nc = equalParts(d.n, axpySums/d.m, d.NR)
 	}
 	if d.b.widen != nil {
@@ -64,6 +66,9 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
 	}
 }
+
+// sumsApart reports whether the sums go to scratch memory before they go to C.
+func (d *axpy[T]) sumsApart() bool { return d.c.cs != 1 || d.partial.apart }
 
 func (d *axpy[T]) reset() { *d = axpy[T]{} }
 
@@ -81,7 +86,7 @@ func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }
 // scratchSizes returns the elements of scratch memory per worker: for sums of a C without
 // contiguous rows, for widened elements of B, and for the epilogue.
 func (d *axpy[T]) scratchSizes() (sums, piece, spare int) {
-	if d.c.cs != 1 {
+	if d.sumsApart() {
 		sums = axpySums
 	}
 	if d.b.widen != nil {
@@ -113,11 +118,19 @@ func (d *axpy[T]) do(task, worker int) {
 	ofSums, ofPiece, spare := d.scratchSizes()
 	memory := d.scratch[worker*(ofSums+ofPiece+spare):][:ofSums+ofPiece+spare]
 	sums, piece, tmp := memory[:ofSums], memory[ofSums:][:ofPiece], memory[ofSums+ofPiece:]
-	if d.c.cs == 1 {
-		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
-	} else {
+	if d.sumsApart() {
 		d.sum(j0, cols, sums, cols, d.alpha, 0, piece)
-		d.c.addRows(0, j0, d.m, cols, sums, cols, d.beta)
+	} else {
+		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
+	}
+	switch {
+	case d.c.cs != 1:
+		alpha, beta := d.partial.factors(1, d.beta)
+		d.c.addRows(0, j0, d.m, cols, sums, cols, alpha, beta)
+	case d.partial.apart:
+		d.partial.finish(d.microKernel, d.m, cols, sums, cols, d.c.data[j0:], d.c.rs)
+	default:
+		d.partial.finish(d.microKernel, d.m, cols, d.c.data[j0:], d.c.rs, nil, 0)
 	}
 	d.c.finish(0, j0, d.m, cols, tmp)
 }

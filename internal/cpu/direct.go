@@ -21,6 +21,8 @@ type direct[T scalar] struct {
 	rsa, csa    int // A's strides between rows and along K
 	ldb, ldc    int
 	alpha, beta T
+	partial     partial[T]
+	apart       []T // for each worker, sums that are apart from C
 	epilogue    epilogue[T]
 	onTile      func(i, j, rows, cols int) // see blocked
 	threads     int
@@ -126,6 +128,16 @@ func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *ge
 		d.panelDepth = d.packing.depthToPack(p.K)
 	}
 	d.divide(p)
+	d.partial.deferAlpha(p, d.inOneCall(), &d.alpha, &d.beta)
+}
+
+// inOneCall reports whether one call of a kernel sums all of K.
+func (d *direct[T]) inOneCall() bool {
+	if d.algorithm != algoRows {
+		return d.k <= d.depth
+	}
+	_, depths := d.updates()
+	return d.aligned || d.nonTemporal || d.k&(d.k-1) == 0 && d.k < 1<<depths
 }
 
 // divide sets the size of a task's tile of C.
@@ -311,12 +323,22 @@ func (d *direct[T]) copyElems() int {
 	return d.threads * d.kc * d.NR
 }
 
+// apartElems returns the number of elements of all workers' sums that are apart from C.
+func (d *direct[T]) apartElems() int {
+	if !d.partial.apart {
+		return 0
+	}
+	return d.threads * d.mc * d.nc
+}
+
 func (d *direct[T]) bytes() int {
-	return allocBytes[T](d.panelElems()) + allocBytes[T](d.copyElems()) + allocBytes[T](d.threads*d.edgeScratchSize())
+	return allocBytes[T](d.panelElems()) + allocBytes[T](d.copyElems()) + allocBytes[T](d.apartElems()) +
+		allocBytes[T](d.threads*d.edgeScratchSize())
 }
 
 func (d *direct[T]) bind(m *workspace, states []phaseState) {
 	d.panels, d.copyBuf, d.states = alloc[T](m, d.panelElems()), alloc[T](m, d.copyElems()), states
+	d.apart = alloc[T](m, d.apartElems())
 	d.edgeScratch = alloc[T](m, d.threads*d.edgeScratchSize())
 }
 
@@ -395,10 +417,18 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	if j0+cols == d.n {
 		tiledCols -= d.edgeCols
 	}
+	c := d.c[i0*d.ldc+j0:]
+	sums, lds := c, d.ldc
+	if d.partial.apart {
+		sums, lds = d.apart[worker*d.mc*d.nc:], d.nc
+	}
 	if d.algorithm == algoRows {
-		d.computeRows(i0, j0, rows, tiledCols)
+		d.computeRows(i0, j0, rows, tiledCols, sums, lds)
 	} else {
-		d.computeTiles(i0, j0, rows, tiledCols, worker)
+		d.computeTiles(i0, j0, rows, tiledCols, sums, lds, worker)
+	}
+	if tiledCols > 0 {
+		d.partial.finish(d.microKernel, rows, tiledCols, sums, lds, c, d.ldc)
 	}
 	if tiledCols < cols {
 		d.computeEdge(i0, rows, d.edgeScratch[worker*d.edgeScratchSize():])
@@ -407,17 +437,26 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 		asm.Fence()
 	}
 	if d.epilogue.needed {
-		d.epilogue.apply(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
+		d.epilogue.apply(c, d.ldc, i0, j0, rows, cols, nil)
 	}
 	if d.onTile != nil {
 		d.onTile(i0, j0, rows, cols)
 	}
 }
 
-// computeRows computes a part of C along its rows, with the Update kernels: as many rows at a time
-// as there are kernels for outerSteps steps of K. It computes single rows if they are written with
-// non-temporal stores or in aligned vectors.
-func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
+// updates returns the largest number of rows that an Update kernel computes, as a power of two, and
+// the number of kernels for them: there are kernels for outerSteps steps of K, if K has as many.
+func (d *direct[T]) updates() (most, depths int) {
+	most = len(d.Update)
+	for most > 1 && 1<<len(d.Update[most-1]) <= min(d.k, outerSteps) {
+		most--
+	}
+	return most, len(d.Update[most-1])
+}
+
+// computeRows computes a part of C at c along its rows, with the Update kernels. It computes single
+// rows if they are written with non-temporal stores or in aligned vectors.
+func (d *direct[T]) computeRows(i0, j0, rows, cols int, c []T, ldc int) {
 	b, ldb := d.b, d.ldb
 	if d.packs() {
 		b, ldb = d.panels, d.panelCols
@@ -431,22 +470,18 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 	}
 	if ofRows != nil {
 		for i := i0; i < i0+rows; i++ {
-			ofRows[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols, d.alpha, 0)
+			ofRows[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &c[(i-i0)*ldc], ldc, cols, d.alpha, 0)
 		}
 		return
 	}
-	most := len(d.Update)
-	for most > 1 && 1<<len(d.Update[most-1]) <= min(d.k, outerSteps) {
-		most--
-	}
-	depths := len(d.Update[most-1]) // the same for all rows, whose bits must not depend on the task
+	most, depths := d.updates() // the same for all rows, whose bits must not depend on the task
 	for i := i0; i < i0+rows; {
 		x := min(bits.Len(uint(i0+rows-i)), most) - 1
 		beta := d.beta
 		for p := 0; p < d.k; {
 			y := min(bits.Len(uint(d.k-p)), depths) - 1
-			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
-				d.alpha, beta)
+			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &c[(i-i0)*ldc], ldc, cols, d.alpha,
+				beta)
 			beta = 1
 			p += 1 << y
 		}
@@ -454,14 +489,14 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 	}
 }
 
-// computeTiles computes a part of C tile by tile.
-func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
+// computeTiles computes a part of C at c tile by tile.
+func (d *direct[T]) computeTiles(i0, j0, rows, cols int, c []T, ldc, worker int) {
 	if d.narrow {
 		b, ldb := &d.b[0], d.ldb
 		if d.packs() {
 			b, ldb = d.panel(0, 0, d.k, worker), d.panelCols
 		}
-		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
+		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &c[0], ldc, cols, d.alpha)
 		return
 	}
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
@@ -492,8 +527,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 			i, high := i0, height
 			if d.algorithm == algoCopy && n == d.NR {
 				panel := &d.copyBuf[worker*d.kc*d.NR]
-				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha,
-					beta)
+				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &c[j-j0], panel, 0, ldc, n, d.alpha, beta)
 				i += d.MR
 				b, ldb = panel, d.NR
 				high = equalParts(i0+rows-i, len(d.Direct), 1)
@@ -511,7 +545,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 					tiles = min((i0+rows-i)/m, max(columnSteps/k, 1))
 				}
 				next, apart := ahead.take(k / asm.DirectAhead)
-				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], next, apart, d.ldc, n,
+				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &c[(i-i0)*ldc+j-j0], next, apart, ldc, n,
 					d.alpha, beta)
 				i += tiles * m
 			}

@@ -255,7 +255,7 @@ func (k *methodKey) hash() (h uint64) {
 // method returns the method for p with the shortest predicted time, unless one is requested.
 func (mk *microKernel[T]) method(p *gemm.Problem) method {
 	switch {
-	case mk.forced != (method{}):
+	case mk.forced != (method{}) && mk.forced.algorithm != algoSplitK: // whose pieces have other methods
 		return mk.forced
 	case splits(p): // the only method in which several threads compute a tiny C
 		return method{algorithm: algoSplitK}

@@ -34,6 +34,17 @@ func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
 	}
 }
 
+// scale multiplies rows×cols elements, from row i on, by alpha.
+func (s strided[T]) scale(i, rows, cols int, alpha T) {
+	for x := range rows {
+		at := (i + x) * s.rs
+		for range cols {
+			s.data[at] *= alpha
+			at += s.cs
+		}
+	}
+}
+
 // describeStored describes a matrix as an operand that is read in blocks along its stored rows. o
 // must be zero.
 func (mk *microKernel[T]) describeStored(o *operand[T], l *gemm.Layout, b []byte) {
@@ -133,11 +144,11 @@ func (c *target[T]) betaForSums(beta T) T {
 	return beta
 }
 
-// addRows stores sums + β·C in rows×cols elements of C from (i, j) on. Rows of sums are ld elements
-// apart.
-func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, beta T) {
+// addRows stores α·sums + β·C in rows×cols elements of C from (i, j) on. Rows of sums are ld
+// elements apart.
+func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, alpha, beta T) {
 	whole := 0
-	if beta == 0 && c.rs == 1 && len(c.columns) > 0 {
+	if alpha == 1 && beta == 0 && c.rs == 1 && len(c.columns) > 0 {
 		whole = cols &^ 7
 		for x := 0; x < rows && whole > 0; x += len(c.columns) {
 			n := min(rows-x, len(c.columns))
@@ -146,14 +157,14 @@ func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, beta T) {
 	}
 	if c.rs != 1 {
 		for x := range rows {
-			c.add(i+x, j+whole, sums[x*ld:][whole:cols], 1, beta)
+			c.add(i+x, j+whole, sums[x*ld:][whole:cols], alpha, beta)
 		}
 		return
 	}
 	for y := whole; y < cols; y++ { // along C's rows or columns in memory
 		at := y
 		for x, old := range c.data[i+(j+y)*c.cs:][:rows] {
-			v := sums[at]
+			v := T(alpha * sums[at])
 			if beta != 0 {
 				v += T(beta * old)
 			}
