@@ -29,6 +29,7 @@ type freivalds[T number] struct {
 	rowBad, colBad []bool    // a row of op(A) or a column of op(B), or its bias, is not finite
 	oldBad         []int     // number of non-finite elements in each row of the old C
 	oldTerms       []float64 // |β|·‖c‖₂ of each row of the old C
+	oldRows        oldRows
 	threshold      Threshold
 }
 
@@ -128,6 +129,7 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 			f.oldTerms[i] = math.Abs(beta) * s
 			f.terms[i] += f.oldTerms[i]
 		}
+		f.keepOld()
 	}
 	if p.Epilogue.Bias != gemm.BiasNone {
 		f.addBias(bias)
@@ -283,8 +285,10 @@ func (f *freivalds[T]) check(ctx context.Context, data []byte) (Report, error) {
 		return report, err
 	}
 	var first error
+	total := 0 // of non-finite elements
 	for i := range p.M {
 		bad := found[i] + unexpected[i][0]
+		total += bad
 		var err error
 		switch {
 		case f.rowBad[i] && bad < p.N, found[i] < expected, bad < f.oldBad[i]:
@@ -292,7 +296,7 @@ func (f *freivalds[T]) check(ctx context.Context, data []byte) (Report, error) {
 		case f.rowBad[i] || f.oldBad[i] > 0:
 			report.Unsummed++
 		case unexpected[i][0] > 0:
-			err = f.overflow(i, unexpected[i][1], c)
+			err = f.checkNonfinite(i, unexpected[i][1], c)
 			report.Unsummed++
 		default:
 			f.addResidual(&report, i, v.out, v.norms[i])
@@ -300,6 +304,9 @@ func (f *freivalds[T]) check(ctx context.Context, data []byte) (Report, error) {
 		if first == nil {
 			first = err
 		}
+	}
+	if first == nil && total > 0 {
+		first = f.checkAllNonfinite(ctx, total, c)
 	}
 	if first == nil && report.Worst > 1 && !report.Exact {
 		explained, err := f.explained(ctx, report.Row, c)
@@ -341,32 +348,4 @@ func rootMeanSquare(values []float64) float64 {
 		squares += (v / largest) * (v / largest)
 	}
 	return largest * math.Sqrt(squares/float64(len(values)))
-}
-
-// overflow recomputes element (i, j), and returns ErrVerify unless it may overflow C's type.
-func (f *freivalds[T]) overflow(i, j int, c operand) error {
-	p := f.p
-	got := c.at(i, j)
-	var sum, abs float64
-	if p.ReadsAB() {
-		for k := range p.K {
-			t := f.a.at(i, k) * f.b.at(k, j)
-			sum += t
-			abs += math.Abs(t)
-		}
-	}
-	// The accumulator may have held abs before the multiplication by α.
-	held := max(1, math.Abs(real(p.Alpha)))*abs + f.oldTerms[i]
-	if !(held < p.ScaleType().Info().Max/2) {
-		return nil
-	}
-	bias := make([]float64, p.BiasLen())
-	p.Out().Load(bias, f.bias)
-	value := real(p.Alpha)*sum + ref.BiasAt(p, bias, i, j)
-	slack := f.oldTerms[i] + ref.Gamma(ref.Roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
-	if (ref.Overflowed(p.Out(), got, value) || ref.Overflowed(p.Out(), got, -value) && slack > math.Abs(value)) &&
-		math.Abs(value)+slack > p.Out().Info().Max {
-		return nil
-	}
-	return fmt.Errorf("%w: C(%d,%d) is %v, where about %.3g is wanted", gemm.ErrVerify, i, j, got, value)
 }

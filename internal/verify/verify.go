@@ -42,8 +42,11 @@ func NewSeed() uint64 { return uint64(time.Now().UnixNano()) }
 //   - C must be non-finite in every row in which op(A) or a row bias is, and in every column in
 //     which op(B) or a column bias is. Each row needs at least as many non-finite elements as the
 //     old C had. Such columns are left out of x, and such rows have no residual.
-//   - If C is non-finite for another reason, the first such element of the row is recomputed. It
-//     must be a true overflow. The row has no residual.
+//   - Each non-finite element of C is recomputed, or a random sample if that takes more than 2^24
+//     products. It must be the NaN or infinity that α·(A·B) + β·C + bias has, or a true overflow:
+//     of C's type, or by itself of the sum of products, α times the finished sum, or β·C. If the
+//     old C is only known by the norms of its rows, as on a device, a norm bounds its element. A
+//     row that is non-finite for no operand has no residual.
 //
 // Integers are checked exactly, modulo 2^32. Their first vector is of ±1, so that a single wrong
 // element of a row is always found. The others are random words: 2^31 is its own negative, so ±1

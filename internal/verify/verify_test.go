@@ -447,6 +447,104 @@ func TestNonfiniteFactors(t *testing.T) {
 	}
 }
 
+// TestFinishedSums checks that infinities and NaN of a kernel that multiplies partial sums by alpha
+// are found where alpha times the finished sum has none, or another one. Right results pass.
+func TestFinishedSums(t *testing.T) {
+	rng := testrand.New(t)
+	inf, nan := math.Inf(1), math.NaN()
+	for _, tc := range []struct {
+		ty               dtype.Type
+		k                int
+		alpha, beta, old float64
+		want             float64
+		wrong            []float64
+	}{
+		{dtype.F64, 1200, 4e305, 0, 0, 1.2e308, []float64{inf, -inf, nan}},
+		{dtype.F64, 1200, 4e305, 1, 2e307, 1.4e308, []float64{inf, -inf, nan}},
+		{dtype.F64, 1200, 4e305, 1, -9e307, 3e307, []float64{inf, -inf, nan}},
+		{dtype.F64, 1200, 4e305, 1, 9e307, inf, []float64{-inf, nan}},
+		{dtype.F64, 1200, 7e305, -1, 1e308, inf, []float64{-inf, nan}}, // alpha times the sum overflows
+		{dtype.F32, 2400, 4e35, 0, 0, 2.4e38, []float64{inf, nan}},
+		{dtype.F32, 2400, 4e35, -1, 1e38, 1.4e38, []float64{inf, nan}},
+		{dtype.F64, 1200, inf, 0, 0, inf, []float64{-inf, nan}},
+		{dtype.F32, 1200, -inf, 1, 1, -inf, []float64{inf, nan}},
+		{dtype.F32, 1200, 1e-300, 0, 0, 0, []float64{inf, nan}},
+		{dtype.F32, 1200, 1, 1, inf, inf, []float64{-inf, nan}},
+	} {
+		types := reftest.Types{In: tc.ty, Out: tc.ty}
+		p, buf := reftest.Problem(t, rng, types, 7, 5, tc.k, tc.alpha, tc.beta, gemm.Epilogue{},
+			func() float64 { return 1 })
+		for i := range p.M {
+			for k := p.K / 2; k < p.K; k++ {
+				tc.ty.Set(buf[gemm.A], p.A().Index(i, k), -0.5)
+			}
+			for j := range p.N {
+				tc.ty.Set(buf[gemm.C], p.C().Index(i, j), tc.old)
+			}
+		}
+		check := verifier(t, p, buf, rng.Uint64())
+		c := append([]byte(nil), buf[gemm.C]...)
+		for i := range p.M {
+			for j := range p.N {
+				tc.ty.Set(c, p.C().Index(i, j), tc.want)
+			}
+		}
+		if _, err := check.Check(t.Context(), c); err != nil {
+			t.Errorf("%v: false alarm: %v", p, err)
+		}
+		for _, wrong := range tc.wrong {
+			at := p.C().Index(rng.IntN(p.M), rng.IntN(p.N))
+			tc.ty.Set(c, at, wrong)
+			if _, err := check.Check(t.Context(), c); !errors.Is(err, gemm.ErrVerify) {
+				t.Errorf("%v with alpha %g: %v for %v: error %v, want ErrVerify", p, tc.alpha, wrong, tc.want, err)
+			}
+			tc.ty.Set(c, at, tc.want)
+		}
+	}
+}
+
+// TestNonfiniteClasses checks that a NaN for an infinity, the other infinity, and a second stray
+// element in a row or column that must not be finite are found.
+func TestNonfiniteClasses(t *testing.T) {
+	rng := testrand.New(t)
+	inf, nan := math.Inf(1), math.NaN()
+	for n := range reftest.Repeats(100) {
+		ty := []dtype.Type{dtype.F16, dtype.BF16, dtype.F32, dtype.F64}[n%4]
+		p, buf := reftest.Problem(t, rng, reftest.Types{In: ty, Out: ty}, 3+rng.IntN(8), 3+rng.IntN(40), 1+rng.IntN(40), 1,
+			float64(n/4%2), gemm.Epilogue{}, rng.NormFloat64)
+		i, j, k := rng.IntN(p.M), rng.IntN(p.N), rng.IntN(p.K)
+		switch v := []float64{inf, -inf}[rng.IntN(2)]; n / 8 % 3 {
+		case 0:
+			ty.Set(buf[gemm.A], p.A().Index(i, k), v)
+		case 1:
+			ty.Set(buf[gemm.B], p.B().Index(k, j), v)
+		default:
+			ty.Set(buf[gemm.C], p.C().Index(i, j), v)
+		}
+		check := verifier(t, p, buf, rng.Uint64())
+		c := reftest.Product(p, buf, p.K)
+		if _, err := check.Check(t.Context(), c); err != nil {
+			t.Fatalf("%v: false alarm: %v", p, err)
+		}
+		for x := range p.M {
+			for y := range p.N {
+				at := p.C().Index(x, y)
+				right := ty.At(c, at)
+				for _, wrong := range []float64{nan, inf, -inf} {
+					if right == wrong || right != right && wrong != wrong {
+						continue
+					}
+					ty.Set(c, at, wrong)
+					if _, err := check.Check(t.Context(), c); !errors.Is(err, gemm.ErrVerify) {
+						t.Fatalf("%v: C(%d,%d) is %v for %v: error %v, want ErrVerify", p, x, y, wrong, right, err)
+					}
+				}
+				ty.Set(c, at, right)
+			}
+		}
+	}
+}
+
 // TestExplained checks long sums of equal terms, whose rounding errors do not cancel. They exceed
 // the threshold for typical data.
 func TestExplained(t *testing.T) {
