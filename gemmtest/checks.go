@@ -35,7 +35,7 @@ var checks = []check{
 		"alpha = 0 does not read A and B, and beta = 0 does not read C, even if they hold NaNs"},
 		share: 0.05, trial: (*trial).unread},
 	{CheckInfo: CheckInfo{"nonfinite",
-		"NaNs and infinities propagate to exactly the right elements; zeros are not skipped"},
+		"NaNs and infinities propagate to exactly the right elements; zeros are not skipped; alpha multiplies finished sums"},
 		share: 0.1, trial: (*trial).nonfinite},
 	{CheckInfo: CheckInfo{"memory",
 		"only elements of C are written: no padding, no memory around C and no inputs (every other check tests this too)"},
@@ -170,6 +170,9 @@ func (t *trial) unread() error {
 
 // nonfinite computes a product with NaNs and infinities.
 func (t *trial) nonfinite() error {
+	if t.rng.IntN(4) == 0 {
+		return t.finished()
+	}
 	nan, inf := math.NaN(), math.Inf(1)
 	o, err := t.product(kind{
 		floats: true, nonempty: true,
@@ -196,6 +199,34 @@ func (t *trial) nonfinite() error {
 			m.set(t.rng.IntN(m.layout.OpRows()), t.rng.IntN(m.layout.OpCols()), choose(t, nan, inf, -inf))
 		}
 	}
+	return t.exactly(o)
+}
+
+// finished computes a product whose result is finite, although alpha times the sum of the first
+// half of K overflows the accumulator if K has more than some terms.
+func (t *trial) finished() error {
+	o, err := t.product(kind{floats: true, nonempty: true, alpha: []float64{2}, beta: []float64{0, 0, 1, -1}})
+	if err != nil {
+		return err
+	}
+	largest := min(o.p.Out().Info().Max, o.p.ScaleType().Info().Max)
+	alpha := math.Ldexp(float64(1-2*t.rng.IntN(2)), math.Ilogb(largest)-1)
+	o.p.Alpha = complex(alpha, 0)
+	sign := func(i int) float64 { return 1 - 2*float64(i/3%2) }
+	o.fillInputs(func(m *matrix, i, j int) float64 {
+		switch half := o.p.K / 2; {
+		case m == o.of[gemm.B]:
+			return sign(j)
+		case m == o.of[gemm.C]:
+			return alpha * t.whole(1)
+		case j < half, j == 2*half:
+			return sign(i)
+		case j == o.p.K-1:
+			return 0 // so that the sum is ±1 also if K is even
+		default:
+			return -sign(i)
+		}
+	})
 	return t.exactly(o)
 }
 

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -160,13 +161,15 @@ func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
 }
 
 // sliceable reports whether C can hold the sums between slices of K, and whether multiplying the
-// sums of each slice by alpha gives the same bits as multiplying the total. The slices depend on
-// the number of rows, so sums of row-invariant products are not sliced unless they are exact.
+// sums of each slice by alpha gives the same bits as multiplying the total: if alpha is a power of
+// two with which no slice overflows. The slices depend on the number of rows, so sums of
+// row-invariant products are not sliced unless they are exact.
 func sliceable(p *gemm.Problem) bool {
 	if p.Out() != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
 		return false
 	}
-	return p.Out().Info().Integer || isPowerOfTwo(real(p.Alpha)) && !p.Ordered()
+	alpha := real(p.Alpha)
+	return p.Out().Info().Integer || isPowerOfTwo(alpha) && math.Abs(alpha) <= 1 && !p.Ordered()
 }
 
 // assignBuffers completes steps, whose parts, tiles and loads are set. The tiles of operand x take
