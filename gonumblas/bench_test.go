@@ -17,7 +17,7 @@ import (
 // do not exceed, and their ratio: other programs on the machine only add time, and more to several
 // threads.
 func BenchmarkBLAS(b *testing.B) {
-	for _, n := range []int{50, 200, 1000, 2000} {
+	for _, n := range []int{2, 10, 50, 200, 1000, 2000} {
 		blasRatios(b, "float64", n, &double)
 		blasRatios(b, "float32", n, &single)
 	}
@@ -41,6 +41,8 @@ func blasRatios[T float32 | float64](b *testing.B, typ string, n int, r *routine
 		call func(r *routines[T])
 	}{
 		{"gemm", func(r *routines[T]) { r.mul(not, not, n, n, n, 1, x, n, y, n, 0, z, n) }},
+		{"gemm-inner", func(r *routines[T]) { r.mul(not, not, 1, 1, n*n, 1, x, n*n, y, 1, 0, z, 1) }},
+		{"gemm-outer", func(r *routines[T]) { r.mul(not, not, n*n, 1, 1, 1, x, 1, y, 1, 0, z, 1) }},
 		{"symm", func(r *routines[T]) { r.symm(left, lower, n, n, 1, x, n, y, n, 0, z, n) }},
 		{"symm-right-upper", func(r *routines[T]) { r.symm(right, upper, n, n, 1, x, n, y, n, 0, z, n) }},
 		{"syrk", func(r *routines[T]) { r.syrk(lower, not, n, n, 1, x, n, 0, z, n) }},

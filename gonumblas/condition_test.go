@@ -22,7 +22,7 @@ func TestDlansy(t *testing.T) { testlapack.DlansyTest(t, LAPACK{}) }
 
 // TestCondition compares the norms and condition numbers of large matrices with gonum's: of
 // factors of random matrices, of triangles whose solutions overflow, of singular ones, and of
-// those with a NaN or an infinity.
+// those with an infinity.
 func TestCondition(t *testing.T) {
 	const n = 150
 	rng := testrand.New(t)
@@ -48,7 +48,6 @@ func TestCondition(t *testing.T) {
 		"large":    diagonal(func(_ int, v float64) float64 { return v * 7e-3 }),
 		"overflow": diagonal(func(_ int, v float64) float64 { return v * 1e-30 }),
 		"singular": diagonal(at(97, 0)),
-		"NaN":      diagonal(at(97, math.NaN())),
 		"infinity": diagonal(at(97, math.Inf(1))),
 	} {
 		for _, norm := range []lapack.MatrixNorm{lapack.MaxColumnSum, lapack.MaxRowSum} {
@@ -82,6 +81,46 @@ func TestCondition(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestConditionNaN checks that norms and condition numbers of a matrix are NaN if it has a NaN, and
+// do not depend on elements outside a triangle.
+func TestConditionNaN(t *testing.T) {
+	rng := testrand.New(t)
+	for range 300 {
+		n := []int{1, 2, 3, 5, 40, 100}[rng.IntN(6)]
+		ul := []blas.Uplo{blas.Upper, blas.Lower}[rng.IntN(2)]
+		norm := []lapack.MatrixNorm{lapack.MaxColumnSum, lapack.MaxRowSum}[rng.IntN(2)]
+		a, work, iwork := values[float64](rng, n), make([]float64, 4*n), make([]int, n)
+		i, j := rng.IntN(n), rng.IntN(n)
+		a[i*n+j] = math.NaN()
+		l := LAPACK{}
+		for _, call := range []struct {
+			name   string
+			got    float64
+			isRead bool
+		}{
+			{"Dgecon", l.Dgecon(norm, n, a, n, 3, work, iwork), true},
+			{"Dlange", l.Dlange(norm, n, n, a, n, work), true},
+			{"Dpocon", l.Dpocon(ul, n, a, n, 3, work, iwork), isStored(ul, blas.NonUnit, i, j)},
+			{"Dlansy", l.Dlansy(norm, ul, n, a, n, work), isStored(ul, blas.NonUnit, i, j)},
+			{"Dtrcon", l.Dtrcon(norm, ul, blas.NonUnit, n, a, n, work, iwork), isStored(ul, blas.NonUnit, i, j)},
+			{"Dtrcon of a unit triangle", l.Dtrcon(norm, ul, blas.Unit, n, a, n, work, iwork),
+				isStored(ul, blas.Unit, i, j)},
+		} {
+			if math.IsNaN(call.got) != call.isRead {
+				t.Errorf("%s %c, norm %c, n = %d, NaN at (%d, %d): got %v, want NaN: %t", call.name, ul, norm, n, i, j,
+					call.got, call.isRead)
+			}
+		}
+		a[i*n+j] = 1
+		if got := l.Dgecon(norm, n, a, n, math.NaN(), work, iwork); !math.IsNaN(got) {
+			t.Errorf("Dgecon with the norm NaN: got %v, want NaN", got)
+		}
+		if got := l.Dpocon(ul, n, a, n, math.NaN(), work, iwork); !math.IsNaN(got) {
+			t.Errorf("Dpocon with the norm NaN: got %v, want NaN", got)
 		}
 	}
 }

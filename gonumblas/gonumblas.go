@@ -1,19 +1,20 @@
 // Package gonumblas provides gonum with BLAS and LAPACK routines that use tilework. After [Use],
 // gonum's mat, blas32, blas64 and lapack64 run their matrix products on tilework's CPU kernels.
 //
-// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM, and the factorisations
-// LU, Cholesky and QR, are split until most of their work is GEMM. Package internal/cpu/block
-// computes the blocks on the diagonal, and GEMV, GER, TRMV and TRSV of matrices that fit in a
-// cache; those of larger matrices are products with one column or one step of K. All other
-// routines are gonum's. Calls for small matrices, for vectors with a negative increment and with
-// invalid arguments are forwarded to gonum, so the panics are the same.
+// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM, and the factorisations LU,
+// Cholesky and QR, are split until most of their work is GEMM. Package internal/cpu/block computes
+// the blocks on the diagonal, small products, and GEMV, GER, TRMV and TRSV of matrices that fit in
+// a cache; those of larger matrices are products with one column or one step of K. All other
+// routines are gonum's. Calls with invalid arguments are forwarded to gonum, so the panics are the
+// same, and so are small calls of GEMV without a transposition, GER with positive increments, TRMV
+// and TRSV, and small factorisations.
 //
 // Results do not depend on the number of threads, to the last bit.
 //
-// tilework propagates every NaN and infinity. gonum skips terms whose element of A is zero, so
-// 0·NaN contributes NaN with tilework and nothing with gonum. This applies to the terms that gonum
-// adds: those of small matrices and of the columns of a QR factorisation that gonum factorises.
-// Elements outside a triangle are never read.
+// Every NaN and infinity propagates: 0·NaN is NaN in a product, where gonum's own routines skip
+// zeros. With α = 0, A and B are not read, and with β = 0, C is not. Elements outside a triangle
+// are never read. A factorisation calls the routines that are registered with blas64, so this holds
+// for its products after [Use].
 package gonumblas
 
 import (
@@ -51,16 +52,16 @@ var (
 		gonum.Implementation{}.Ssyr2k, gonum.Implementation{}.Strmm, gonum.Implementation{}.Strsm,
 		gonum.Implementation{}.Sgemv, gonum.Implementation{}.Sger, gonum.Implementation{}.Strmv,
 		gonum.Implementation{}.Strsv,
-		&sync.Pool{New: func() any { return new(scratch[float32]) }},
 		block.New[float32](),
+		&sync.Pool{New: func() any { return new([]float32) }},
 	}
 	double = routines[float64]{
 		gonum.Implementation{}.Dgemm, gonum.Implementation{}.Dsymm, gonum.Implementation{}.Dsyrk,
 		gonum.Implementation{}.Dsyr2k, gonum.Implementation{}.Dtrmm, gonum.Implementation{}.Dtrsm,
 		gonum.Implementation{}.Dgemv, gonum.Implementation{}.Dger, gonum.Implementation{}.Dtrmv,
 		gonum.Implementation{}.Dtrsv,
-		&sync.Pool{New: func() any { return new(scratch[float64]) }},
 		block.New[float64](),
+		&sync.Pool{New: func() any { return new([]float64) }},
 	}
 )
 

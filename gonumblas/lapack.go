@@ -1,8 +1,6 @@
 package gonumblas
 
 import (
-	"sync"
-
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/lapack"
 	"gonum.org/v1/gonum/lapack/gonum"
@@ -36,9 +34,9 @@ func (l LAPACK) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) (ok bool) {
 	if v.bad || n*n < smallCholesky {
 		return l.Implementation.Dpotrf(ul, n, a, lda)
 	}
-	room := double.room.Get().(*scratch[float64])
-	defer double.room.Put(room)
-	return factorCholesky(va, room)
+	room := double.borrow(rankRoom(n))
+	defer double.rooms.Put(room)
+	return factorCholesky(va, *room)
 }
 
 // Dgeqrf computes the factorisation A = Q·R. Q is the product of the reflectors I - tau[i]·v·vᵀ,
@@ -69,17 +67,4 @@ func (l LAPACK) Dormqr(s blas.Side, t blas.Transpose, m, n, k int, a []float64, 
 	}
 	multiplyQ((t == blas.Trans) == (s == blas.Left), va, tau, vc)
 	work[0] = float64(lwork)
-}
-
-// buffers holds slices for [borrow].
-var buffers = sync.Pool{New: func() any { return new([]float64) }}
-
-// borrow returns a slice of n elements. Return it to buffers.
-func borrow(n int) *[]float64 {
-	b := buffers.Get().(*[]float64)
-	if cap(*b) < n {
-		*b = make([]float64, n)
-	}
-	*b = (*b)[:n]
-	return b
 }

@@ -21,7 +21,7 @@ func factorLU(a matrix[float64], pivots []int) (ok bool) {
 	block.ExchangeRows(right.block(), pivots[:h])
 	u, rest := right.split(h)
 	double.solve(1, triangle[float64]{top, true, blas.Unit}, u)
-	gemm(-1, bottom, u, 1, rest)
+	double.gemm(-1, bottom, u, 1, rest)
 	ok = factorLU(rest, pivots[h:]) && ok
 	block.ExchangeRows(bottom.block(), pivots[h:])
 	for i := range pivots[h:] {

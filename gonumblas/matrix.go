@@ -23,9 +23,6 @@ func dense[T float32 | float64](rows, cols int, data []T) matrix[T] {
 	return matrix[T]{data, rows, cols, cols, 1}
 }
 
-// at returns element (i, j).
-func (m matrix[T]) at(i, j int) T { return m.data[i*m.down+j*m.right] }
-
 // t returns the transpose.
 func (m matrix[T]) t() matrix[T] { return matrix[T]{m.data, m.cols, m.rows, m.right, m.down} }
 
@@ -107,22 +104,18 @@ var onCPU = []tilework.Option{tilework.WithDevice("cpu")}
 // isVector reports whether m is a column of contiguous elements.
 func isVector[T float32 | float64](m matrix[T]) bool { return m.cols == 1 && m.down == 1 }
 
-// gemm computes C ← α·A·B + β·C, without planning if B and C are vectors and A is in a cache.
+// gemm computes C ← α·A·B + β·C, without planning if it is small, or B and C are vectors and A is
+// in a cache.
 func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	if isVector(b) && isVector(c) && a.rows*a.cols <= vectorTerms {
+	switch {
+	case terms(c.rows, c.cols, a.cols) <= r.blocks.MaxTerms():
+		r.blocks.Product(c.rows, c.cols, a.cols, alpha, a.data, a.down, a.right, b.data, b.down, b.right, beta, c.data,
+			c.down, c.right)
+	case alpha != 0 && isVector(b) && isVector(c) && a.rows*a.cols <= vectorTerms:
 		r.blocks.MatrixVector(alpha, a.block(), b.data, beta, c.data)
-		return
+	default:
+		multiply(onCPU, alpha, a, b, beta, c)
 	}
-	gemm(alpha, a, b, beta, c)
-}
-
-// gemm computes C ← α·A·B + β·C.
-func gemm[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	if terms(c.rows, c.cols, a.cols) <= smallTerms {
-		gemmSmall(alpha, a, b, beta, c)
-		return
-	}
-	multiply(onCPU, alpha, a, b, beta, c)
 }
 
 // multiply computes C ← α·A·B + β·C with tilework.

@@ -22,8 +22,8 @@ func panelColumns(n int) int {
 // factorQR computes A = Q·R. It leaves R on and above the diagonal of A and V below it.
 func factorQR(a matrix[float64], tau []float64) {
 	block := panelColumns(len(tau))
-	w := borrow(block * (block + a.cols))
-	defer buffers.Put(w)
+	w := double.borrow(block * (block + a.cols))
+	defer double.rooms.Put(w)
 	for j := 0; j < len(tau); j += block {
 		n := min(block, len(tau)-j)
 		v, t, room := a.sub(j, j, a.rows-j, n), dense(n, n, *w), (*w)[n*n:]
@@ -38,8 +38,8 @@ func factorQR(a matrix[float64], tau []float64) {
 // multiplyQ computes C ← Q·C or C ← Qᵀ·C.
 func multiplyQ(trans bool, v matrix[float64], tau []float64, c matrix[float64]) {
 	block := panelColumns(len(tau))
-	w := borrow(block * (block + c.cols))
-	defer buffers.Put(w)
+	w := double.borrow(block * (block + c.cols))
+	defer double.rooms.Put(w)
 	panels := (len(tau) + block - 1) / block
 	for p := range panels {
 		if !trans {
@@ -97,7 +97,7 @@ func join(v, t matrix[float64], h int) {
 	x.set(v.sub(h, 0, n-h, h).t())
 	double.multiply(1, triangle[float64]{v.sub(h, h, n-h, n-h), true, blas.Unit}.t(), x.t())
 	if below := v.sub(n, 0, v.rows-n, n); below.rows > 0 {
-		gemm(1, below.sub(0, 0, below.rows, h).t(), below.sub(0, h, below.rows, n-h), 1, x)
+		double.gemm(1, below.sub(0, 0, below.rows, h).t(), below.sub(0, h, below.rows, n-h), 1, x)
 	}
 	double.multiply(-1, triangle[float64]{t.sub(0, 0, h, h), false, blas.NonUnit}, x)
 	double.multiply(1, triangle[float64]{t.sub(h, h, n-h, n-h), false, blas.NonUnit}.t(), x.t())
@@ -116,11 +116,11 @@ func reflect(trans bool, v, t, c matrix[float64], room []float64) {
 	w.set(c1)
 	double.multiply(1, unit.t(), w)
 	if v2.rows > 0 {
-		gemm(1, v2.t(), c2, 1, w)
+		double.gemm(1, v2.t(), c2, 1, w)
 	}
 	double.multiply(1, upper, w)
 	if v2.rows > 0 {
-		gemm(-1, v2, w, 1, c2)
+		double.gemm(-1, v2, w, 1, c2)
 	}
 	double.multiply(1, unit, w)
 	for i := range w.rows {

@@ -23,8 +23,8 @@ type routine[T float32 | float64] struct {
 // methods returns the routines of this package as a routines value.
 func (r *routines[T]) methods() *routines[T] {
 	return &routines[T]{r.product, r.symmetric, r.rankK, r.rank2K, r.triangularProduct, r.triangularSolve,
-		r.matrixVector, r.outer, r.triangularVector, r.triangularVectorSolve, r.room,
-		r.blocks}
+		r.matrixVector, r.outer, r.triangularVector, r.triangularVectorSolve, r.blocks,
+		r.rooms}
 }
 
 // draw returns a random call of each routine. All matrices have leading dimension ld.
@@ -69,7 +69,7 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []routine[T] {
 // TestAgainstGonum compares every routine with gonum's, on sizes below and above the limits for
 // splitting.
 func TestAgainstGonum(t *testing.T) {
-	small := []int{1, 3, fewRows, 7, 12, 16, 25, 40, 63, 64, 65, 127, 131, 192}
+	small := []int{1, 3, 4, 7, 12, 16, 25, 40, 63, 64, 65, 127, 131, 192}
 	large := []int{1, 3, 130, block.MaxSize, block.MaxSize + 1, 300, 530}
 	t.Run("float32", func(t *testing.T) { againstGonum(t, &single, 1e-4, 60, small) })
 	t.Run("float64", func(t *testing.T) { againstGonum(t, &double, 1e-12, 60, small) })

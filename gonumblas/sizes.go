@@ -1,21 +1,16 @@
 package gonumblas
 
-// gonum computes problems up to these sizes, because planning a product takes longer than the
-// arithmetic. They were measured on a Zen 3 and a Zen 4; a factor of two matters little.
+// Small problems are computed in other ways than large ones. The sizes were measured on a Zen 3, a
+// Zen 4 and an Ice Lake; a factor of two matters little.
 const (
-	// minTerms is the least product m·n·k of a level 3 routine of tilework.
-	minTerms = 12 * 12 * 12
-	// smallTerms is the product m·n·k up to which a part of a problem is computed by a loop.
-	smallTerms = 512
-	// minVectorTerms is the least number of elements of a matrix for routines with vectors, and
-	// minTrmvTerms for TRMV.
+	// smallRank and smallTriangle are the products of sizes up to which loops compute SYRK and SYR2K,
+	// and TRMM and TRSM.
+	smallRank     = 7 * 7 * 7
+	smallTriangle = 9 * 9 * 9
+	// minVectorTerms is the number of elements of a matrix from which gonum no longer computes GEMV,
+	// GER and TRSV, and minTrmvTerms that for TRMV.
 	minVectorTerms = 80 * 80
 	minTrmvTerms   = 220 * 220
-	// stridedTerms is the number of elements of a matrix up to which gonum computes with vectors whose
-	// elements are not contiguous.
-	stridedTerms = 200 * 200
-	// fewRows is the number of rows of B from which a triangle on its right is faster in blocks.
-	fewRows = 4
 	// smallLU, smallCholesky, smallQR and smallQ are the numbers of elements up to which gonum
 	// computes an LU, Cholesky or QR factorisation, or a product with the Q of that many elements.
 	smallLU       = 56 * 56

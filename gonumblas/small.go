@@ -1,46 +1,82 @@
 package gonumblas
 
-// gemmSmall computes C ← α·A·B + β·C, four elements at a time.
-func gemmSmall[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	if c.rows < c.cols {
-		a, b, c = b.t(), a.t(), c.t()
-	}
-	i := 0
-	for ; i+4 <= c.rows; i += 4 {
-		from, to := a.data[i*a.down:], c.data[i*c.down:]
-		for j := range c.cols {
-			var s0, s1, s2, s3 T
-			p, q := 0, j*b.right
-			for range a.cols {
-				v := b.data[q]
-				s0 += from[p] * v
-				s1 += from[p+a.down] * v
-				s2 += from[p+2*a.down] * v
-				s3 += from[p+3*a.down] * v
-				p, q = p+a.right, q+b.down
+import "gonum.org/v1/gonum/blas"
+
+// The functions below compute triangles of a few rows, for which calls of micro-kernels take longer
+// than loops.
+
+// smallRankUpdate computes a triangle of C ← α·A·Bᵀ + β·C, or of C ← α·(A·Bᵀ + B·Aᵀ) + β·C if both
+// is set. It does not read A and B if α is 0.
+func smallRankUpdate[T float32 | float64](alpha T, a, b matrix[T], both bool, beta T, c triangle[T]) {
+	for i := range c.rows {
+		to, first := c.row(i)
+		for x := range to {
+			j := first + x
+			var v T
+			if alpha != 0 {
+				v = dot(a, i, b, j)
+				if both {
+					v += dot(b, i, a, j)
+				}
+				v *= alpha
 			}
-			at := j * c.right
-			add(to, at, alpha*s0, beta)
-			add(to, at+c.down, alpha*s1, beta)
-			add(to, at+2*c.down, alpha*s2, beta)
-			add(to, at+3*c.down, alpha*s3, beta)
-		}
-	}
-	for ; i < c.rows; i++ {
-		for j := range c.cols {
-			var sum T
-			for p := range a.cols {
-				sum += a.at(i, p) * b.at(p, j)
+			if beta != 0 {
+				v += beta * to[x]
 			}
-			add(c.data, i*c.down+j*c.right, alpha*sum, beta)
+			to[x] = v
 		}
 	}
 }
 
-// add computes x[i] ← v + β·x[i].
-func add[T float32 | float64](x []T, i int, v, beta T) {
-	if beta != 0 {
-		v += beta * x[i]
+// dot returns the product of row i of A and row j of B.
+func dot[T float32 | float64](a matrix[T], i int, b matrix[T], j int) (sum T) {
+	p, q := i*a.down, j*b.down
+	for range a.cols {
+		sum += a.data[p] * b.data[q]
+		p, q = p+a.right, q+b.right
 	}
-	x[i] = v
+	return sum
+}
+
+// smallSolve computes B ← α·A⁻¹·B.
+func smallSolve[T float32 | float64](alpha T, a triangle[T], b matrix[T]) {
+	for step := range a.rows {
+		i, from, to := step, 0, step
+		if !a.lower {
+			i = a.rows - 1 - step
+			from, to = i+1, a.rows
+		}
+		for j := range b.cols {
+			v := alpha * b.data[i*b.down+j*b.right]
+			for p := from; p < to; p++ {
+				v -= a.data[i*a.down+p*a.right] * b.data[p*b.down+j*b.right]
+			}
+			if a.diag == blas.NonUnit {
+				v /= a.data[i*(a.down+a.right)]
+			}
+			b.data[i*b.down+j*b.right] = v
+		}
+	}
+}
+
+// smallMultiply computes B ← α·A·B.
+func smallMultiply[T float32 | float64](alpha T, a triangle[T], b matrix[T]) {
+	for step := range a.rows {
+		i := a.rows - 1 - step
+		from, to := 0, i
+		if !a.lower {
+			i = step
+			from, to = i+1, a.rows
+		}
+		for j := range b.cols {
+			v := b.data[i*b.down+j*b.right]
+			if a.diag == blas.NonUnit {
+				v *= a.data[i*(a.down+a.right)]
+			}
+			for p := from; p < to; p++ {
+				v += a.data[i*a.down+p*a.right] * b.data[p*b.down+j*b.right]
+			}
+			b.data[i*b.down+j*b.right] = alpha * v
+		}
+	}
 }

@@ -6,11 +6,12 @@ import (
 	"tilework/internal/cpu/block"
 )
 
-// scratch is memory for a block of a symmetric matrix.
-type scratch[T float32 | float64] [symmBlock * symmBlock]T
+// rankRoom returns the number of elements of scratch memory for a symmetric n×n matrix.
+func rankRoom(n int) int { return min(n, symmBlock) * min(n, symmBlock) }
 
-// symm computes C ← α·A·B + β·C for a symmetric A.
-func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c matrix[T], room *scratch[T]) {
+// symmetricProduct computes C ← α·A·B + β·C for a symmetric A. room holds rankRoom(a.rows)
+// elements.
+func (r *routines[T]) symmetricProduct(alpha T, a triangle[T], b matrix[T], beta T, c matrix[T], room []T) {
 	n := a.rows
 	if n <= symmBlock {
 		whole := room[:n*n]
@@ -21,21 +22,21 @@ func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c ma
 				whole[(first+j)*n+i] = v
 			}
 		}
-		gemm(alpha, dense(n, n, whole), b, beta, c)
+		r.gemm(alpha, dense(n, n, whole), b, beta, c)
 		return
 	}
 	h, a1, a2, below := a.halves()
 	b1, b2 := b.split(h)
 	c1, c2 := c.split(h)
-	symm(alpha, a1, b1, beta, c1, room)
-	gemm(alpha, below.t(), b2, 1, c1)
-	symm(alpha, a2, b2, beta, c2, room)
-	gemm(alpha, below, b1, 1, c2)
+	r.symmetricProduct(alpha, a1, b1, beta, c1, room)
+	r.gemm(alpha, below.t(), b2, 1, c1)
+	r.symmetricProduct(alpha, a2, b2, beta, c2, room)
+	r.gemm(alpha, below, b1, 1, c2)
 }
 
 // rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product of rank k. part
 // computes the rows×cols block of P at (i, j): c ← P(i, j) + β·c.
-func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *scratch[T],
+func (r *routines[T]) rankUpdate(k int, beta T, c triangle[T], room []T,
 	part func(beta T, i, j, rows, cols int, c matrix[T])) {
 	n := c.rows
 	if n <= rankBlock || n <= symmBlock && terms(n, n, k) <= rankTerms {
@@ -55,9 +56,9 @@ func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *scratch
 		return
 	}
 	h, c1, c2, below := c.halves()
-	rankUpdate(k, beta, c1, room, part)
+	r.rankUpdate(k, beta, c1, room, part)
 	part(beta, h, 0, n-h, h, below)
-	rankUpdate(k, beta, c2, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
+	r.rankUpdate(k, beta, c2, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
 		part(beta, h+i, h+j, rows, cols, c)
 	})
 }
@@ -66,6 +67,9 @@ func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *scratch
 func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
 	switch {
 	case a.rows > block.MaxSize:
+	case terms(a.rows, a.rows, b.cols) <= smallTriangle:
+		smallMultiply(alpha, a, b)
+		return
 	case isVector(b) && alpha == 1:
 		r.blocks.MultiplyVector(a.block(), a.lower, a.diag == blas.Unit, b.data)
 		return
@@ -90,6 +94,9 @@ func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
 func (r *routines[T]) solve(alpha T, a triangle[T], b matrix[T]) {
 	switch {
 	case a.rows > block.MaxSize:
+	case terms(a.rows, a.rows, b.cols) <= smallTriangle:
+		smallSolve(alpha, a, b)
+		return
 	case isVector(b) && alpha == 1:
 		r.blocks.SolveVector(a.block(), a.lower, a.diag == blas.Unit, b.data)
 		return

@@ -101,15 +101,7 @@ func (k *Kernels[T]) subtract(rows, cols, depth int, a []T, rsa, csa int, b []T,
 			i += 1 << x
 		}
 	case depth > 0:
-		for j := 0; j < cols; j += k.micro.NR {
-			for i := 0; i < rows; {
-				high := min(k.micro.MR, rows-i)
-				tiles := (rows - i) / high
-				k.micro.Direct[high-1](tiles, depth, &a[i*rsa], rsa, csa, &b[j], ldb, &c[i*ldc+j], &b[j], 0, ldc,
-					min(k.micro.NR, cols-j), -1, 1)
-				i += tiles * high
-			}
-		}
+		k.tiles(rows, cols, depth, -1, a, rsa, csa, b, ldb, 1, c, ldc)
 	}
 }
 

@@ -12,31 +12,33 @@ func (k *Kernels[T]) MatrixVector(alpha T, a Matrix[T], x []T, beta T, y []T) {
 		k.addColumns(a.Rows, a.Cols, a.Data, a.Right, x, y, alpha, beta)
 		return
 	}
+	k.multiplyRows(a.Rows, a.Cols, alpha, a.Data, a.Down, x, beta, y)
+}
+
+// multiplyRows computes y ← α·A·x + β·y for an A of contiguous rows.
+func (k *Kernels[T]) multiplyRows(rows, cols int, alpha T, a []T, lda int, x []T, beta T, y []T) {
 	var sums [asm.DotRows]T
-	for i := 0; i < a.Rows; i += asm.DotRows {
-		for r, s := range k.dots(min(asm.DotRows, a.Rows-i), a.Cols, a.Data[i*a.Down:], a.Down, x, &sums) {
-			s *= alpha
-			if beta != 0 {
-				s += T(beta * y[i+r])
-			}
-			y[i+r] = s
+	for i := 0; i < rows; i += asm.DotRows {
+		for r, s := range k.dots(min(asm.DotRows, rows-i), cols, a[i*lda:], lda, x, &sums) {
+			store(y, i+r, alpha*s, beta)
 		}
 	}
 }
 
-// Outer computes A ← α·x·yᵀ + A for an A whose rows are contiguous, as are the elements of x and y.
-func (k *Kernels[T]) Outer(alpha T, x, y []T, a Matrix[T]) {
-	for i := 0; i < a.Rows; {
+// Outer computes A ← α·x·yᵀ + A for the rows of A in a, which are contiguous and start lda elements
+// apart. The elements of x and y are contiguous.
+func (k *Kernels[T]) Outer(alpha T, x, y, a []T, lda int) {
+	for i := 0; i < len(x); {
 		if len(k.micro.Update) == 0 {
-			s := alpha * x[i]
-			for j, v := range y[:a.Cols] {
-				a.Data[i*a.Down+j] += T(s * v)
+			s, row := alpha*x[i], a[i*lda:]
+			for j, v := range y {
+				row[j] += T(s * v)
 			}
 			i++
 			continue
 		}
-		kernel := min(bits.Len(uint(a.Rows-i)), len(k.micro.Update)) - 1
-		k.micro.Update[kernel][0](&x[i], 1, 0, &y[0], 0, &a.Data[i*a.Down], a.Down, a.Cols, alpha, 1)
+		kernel := min(bits.Len(uint(len(x)-i)), len(k.micro.Update)) - 1
+		k.micro.Update[kernel][0](&x[i], 1, 0, &y[0], 0, &a[i*lda], lda, len(y), alpha, 1)
 		i += 1 << kernel
 	}
 }

@@ -43,7 +43,7 @@ func testVectors[T Float](t *testing.T, epsilon float64) {
 		}
 		if a.Right == 1 {
 			outer := clone(a)
-			k.Outer(alpha, y, x, outer)
+			k.Outer(alpha, y, x, outer.Data, outer.Down)
 			checkUntouched(t, outer, a)
 			for i := range m {
 				for j := range n {
