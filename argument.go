@@ -3,6 +3,7 @@ package tilework
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/dispatch"
@@ -25,9 +26,28 @@ type argument struct {
 	// count and stride are the number of matrices of a batch and, on a device, the elements from
 	// one to the next.
 	count, stride int
-	batch         []argument // the matrices of a batch on the host
+	batch         []hostMatrix // the matrices of a batch on the host
 	packed        *dispatch.Packed
 	err           error
+}
+
+// hostMatrix is a matrix of a batch on the host.
+type hostMatrix struct {
+	layout gemm.Layout
+	host   []byte
+}
+
+// maxKept is the number of matrices of a batch for which a call keeps its memory for the next
+// batch.
+const maxKept = 1 << 14
+
+// reset makes a zero, except for memory that the next batch uses again.
+func (a *argument) reset() {
+	kept := a.batch[:0]
+	clear(a.batch)
+	if *a = (argument{}); cap(kept) <= maxKept {
+		a.batch = kept
+	}
 }
 
 // kind is the kind of an operand, wherever it is stored.
@@ -95,7 +115,7 @@ func describe[T dtype.Element](x Operand[T], o gemm.Operand, l *gemm.Layout, hos
 			err: x.check(o.Phrase())}
 		*l = x.layout
 	case Batch[T]:
-		*a = argument{kind: kindBatch, count: len(x), batch: make([]argument, len(x))}
+		*a = argument{kind: kindBatch, count: len(x), batch: slices.Grow(a.batch, len(x))[:len(x)]}
 		for i := range x {
 			m := &a.batch[i]
 			x[i].describe(&m.layout)

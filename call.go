@@ -19,6 +19,8 @@ type call struct {
 	memory  [gemm.C + 1][]byte      // their memory if they are matrices on the host
 	product *planned                // with the factors and the options; one of plans
 	plans   [8]planned
+	members []dispatch.Member // the products of a batch
+	shared  []*planned        // the plans of members, each for equal layouts
 }
 
 // planned is a product of an earlier call, or of the current one. Planning a product of 64³ takes a
@@ -72,6 +74,9 @@ func (p *planned) setMemory(a, b, c []byte) {
 // release returns the call to the pool, without its references to the caller's memory.
 func (k *call) release() {
 	k.reset()
+	if len(k.shared) > 0 {
+		k.resetBatch()
+	}
 	if k.memory = [gemm.C + 1][]byte{}; k.product.kept {
 		k.product.setMemory(nil, nil, nil)
 	} else {
@@ -144,7 +149,7 @@ func (k *call) straighten(o gemm.Operand) error {
 	a, c := &k.arguments[o], &k.arguments[gemm.C]
 	results := c.batch
 	if c.kind == kindMatrix {
-		results = []argument{{layout: k.layouts[gemm.C], host: k.memory[gemm.C]}}
+		results = []hostMatrix{{layout: k.layouts[gemm.C], host: k.memory[gemm.C]}}
 	}
 	for i := range results {
 		if c := &results[i]; gemm.Overlap(c.layout, c.host, a.layout, a.host) {

@@ -78,21 +78,69 @@ func (k *call) planProduct() error {
 	return nil
 }
 
-// planBatch plans the products of a batch.
-func (k *call) planBatch() ([]dispatch.Product, error) {
+// planBatch plans the products of a batch: those with equal layouts by one plan.
+func (k *call) planBatch() ([]dispatch.Member, error) {
 	a, b, c := k.arguments[gemm.A].batch, k.arguments[gemm.B].batch, k.arguments[gemm.C].batch
-	all := make([]dispatch.Product, len(c))
-	for i := range all {
-		p := &all[i]
-		p.Request = k.product.Request
-		for o, x := range [...]*argument{gemm.A: &a[i], gemm.B: &b[i], gemm.C: &c[i]} {
-			p.Problem.Layouts[o], p.Buffers[o] = x.layout, x.host
-		}
-		if err := k.plan(p); err != nil {
+	for i := range c {
+		p, err := k.planMember(&a[i], &b[i], &c[i])
+		if err != nil {
 			return nil, fmt.Errorf("product %d of the batch: %w", i, err)
 		}
+		m := dispatch.Member{Product: &p.Product, A: a[i].host, B: b[i].host, C: c[i].host}
+		if c[i].layout.Trans {
+			m.A, m.B = m.B, m.A
+		}
+		k.members = append(k.members, m)
 	}
-	return all, nil
+	return k.members, nil
+}
+
+// maxSearched is the number of plans among which one for a member of a batch is searched.
+const maxSearched = 8
+
+// planMember returns a plan for a product of a batch: an earlier one with equal layouts, or a new
+// one if there is none. A product that is verified or calls a function for its tiles has its own.
+func (k *call) planMember(a, b, c *hostMatrix) (*planned, error) {
+	layouts := [gemm.C + 1]gemm.Layout{gemm.A: a.layout, gemm.B: b.layout, gemm.C: c.layout}
+	if !k.verify && k.tile == nil {
+		for n := len(k.shared) - 1; n >= max(0, len(k.shared)-maxSearched); n-- {
+			if p := k.shared[n]; p.layouts == layouts {
+				return p, nil
+			}
+		}
+	}
+	p := k.newShared()
+	p.Request, p.layouts = k.product.Request, layouts
+	for o, x := range [...]*hostMatrix{gemm.A: a, gemm.B: b, gemm.C: c} {
+		p.Problem.Layouts[o], p.Buffers[o] = x.layout, x.host
+	}
+	return p, k.plan(&p.Product)
+}
+
+// newShared returns an empty plan for members of a batch, if possible one of an earlier batch.
+func (k *call) newShared() *planned {
+	n := len(k.shared)
+	if n == cap(k.shared) || k.shared[:n+1][n] == nil {
+		k.shared = append(k.shared, new(planned))
+	} else {
+		k.shared = k.shared[:n+1]
+	}
+	return k.shared[n]
+}
+
+// resetBatch drops the plans and the memory of a batch. It keeps some memory for the next one.
+func (k *call) resetBatch() {
+	for _, p := range k.shared {
+		p.Reset()
+	}
+	clear(k.members)
+	k.shared, k.members = k.shared[:0], k.members[:0]
+	if cap(k.members) > maxKept {
+		k.members = nil
+	}
+	if cap(k.shared) > len(k.plans) {
+		k.shared = nil
+	}
 }
 
 func (k *call) runBatch(ctx context.Context) error {
@@ -100,7 +148,7 @@ func (k *call) runBatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return dispatch.RunBatch(ctx, batch)
+	return dispatch.RunMembers(ctx, batch)
 }
 
 // planGroups plans the product of all groups of rows as if they had one B, and returns their ends.
@@ -129,7 +177,7 @@ func (k *call) planGroups() (*dispatch.Product, []int32, error) {
 }
 
 // planGroup plans the product of rows start to end of A and C.
-func (k *call) planGroup(p *dispatch.Product, start, end int, b *argument) error {
+func (k *call) planGroup(p *dispatch.Product, start, end int, b *hostMatrix) error {
 	c := k.config // with the rows of the group
 	c.given &^= 1 << gemm.GroupEnds
 	for s := c.given &^ product; s != 0; s &= s - 1 {
@@ -183,7 +231,7 @@ func (k *call) runGroups(ctx context.Context) error {
 }
 
 // sameLayout returns the memory of matrices, and whether all have the same layout.
-func sameLayout(all []argument) (memory [][]byte, alike bool) {
+func sameLayout(all []hostMatrix) (memory [][]byte, alike bool) {
 	for i := range all {
 		if all[i].layout != all[0].layout {
 			return nil, false

@@ -67,7 +67,7 @@ func (c *config) isPlain() bool {
 // takes as long as a small product.
 func (c *config) reset() {
 	for s := c.given; s != 0; s &= s - 1 {
-		c.arguments[s.first()] = argument{}
+		c.arguments[s.first()].reset()
 	}
 	c.settings, c.progress, c.epilogue, c.precision, c.rowInvariant = settings{}, nil, gemm.Epilogue{}, gemm.Native, false
 	c.tile, c.given, c.err = nil, 0, nil

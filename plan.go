@@ -81,7 +81,7 @@ func (k *call) describePlan() (Plan, error) {
 		if err != nil {
 			return Plan{}, err
 		}
-		pl := hostPlan(&batch[0])
+		pl := hostPlan(batch[0].Product)
 		if division := dispatch.Division(batch); division != "" {
 			pl.Detail += "; " + division
 		}

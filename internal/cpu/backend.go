@@ -128,12 +128,20 @@ func (pl *Plan) CallTile(f func(i, j, rows, cols int)) { pl.onTile = f }
 // ReportProgress implements [backend.ProgressReporter].
 func (pl *Plan) ReportProgress(f func(done, total int64)) { pl.progress = f }
 
+// serialPlans holds plans for [Plan.RunSerial], because a local copy would escape to the heap.
+var serialPlans = sync.Pool{New: func() any { return new(Plan) }}
+
 // RunSerial implements [backend.SerialRunner].
 func (pl *Plan) RunSerial(ctx context.Context, b *gemm.Buffers) error {
 	if pl.Threads == 1 {
 		return pl.Run(ctx, b)
 	}
-	serial := *pl
+	serial := serialPlans.Get().(*Plan)
+	defer func() {
+		serial.Reset()
+		serialPlans.Put(serial)
+	}()
+	*serial = *pl
 	serial.Threads = 1
 	return serial.Run(ctx, b)
 }

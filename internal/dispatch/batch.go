@@ -31,78 +31,214 @@ func (p *Product) Reset() {
 	}
 }
 
-// maxSerialFlops is the work below which the products of a batch are faster side by side, each on
-// one thread, than one after the other on all threads.
-const maxSerialFlops = 20e6
+// Member is a product of a batch: that of a plan with other memory for A, B and C. Many members may
+// have the same plan, unless it verifies, is timed or calls a function for each tile.
+type Member struct {
+	Product *Product
+	A, B, C []byte
+}
 
-// RunBatch computes all products. Equal products on a GPU are one launch. Of the others, small ones
-// run side by side and the rest one after the other. RunBatch checks all products before it runs
-// one. It stops at the first error, which contains the index of its product.
-func RunBatch(ctx context.Context, batch []Product) error {
+// buffers sets b to the memory of the product.
+func (m *Member) buffers(b *gemm.Buffers) {
+	*b = m.Product.Buffers
+	b[gemm.A], b[gemm.B], b[gemm.C] = m.A, m.B, m.C
+}
+
+// maxSerialFlops is the work below which the products of a batch are faster side by side, each on
+// one thread, than one after the other on all threads. callFlops is the work that takes as long as
+// the call of a product, and threadFlops the work of small products that justifies another thread:
+// some 50 µs, because a worker may have to wake.
+const (
+	maxSerialFlops = 20e6
+	callFlops      = 25e3
+	threadFlops    = 8e6
+)
+
+// isSmall reports whether the product is one of those that run side by side.
+func (m *Member) isSmall() bool {
+	return m.Product.canRunSerial() && m.Product.Problem.Flops() < maxSerialFlops
+}
+
+// RunBatch computes all products; see [RunMembers].
+func RunBatch(ctx context.Context, batch []Product) error { return RunMembers(ctx, membersOf(batch)) }
+
+// membersOf returns the products of plans with their own memory.
+func membersOf(batch []Product) []Member {
+	all := make([]Member, len(batch))
+	for i := range batch {
+		b := &batch[i].Buffers
+		all[i] = Member{&batch[i], b[gemm.A], b[gemm.B], b[gemm.C]}
+	}
+	return all
+}
+
+// RunMembers computes all products. Equal products on a GPU are one launch. Of the others, small
+// ones run side by side and the rest one after the other. RunMembers checks all products before it
+// runs one. It stops at the first error, which contains the index of its product. It allocates no
+// memory per product, if the plans are for the CPU and do not verify.
+func RunMembers(ctx context.Context, batch []Member) error {
 	if err := checkBatch(batch); err != nil {
 		return err
 	}
-	sets, rest := equalProducts(batch)
-	for _, s := range sets {
-		switch handled, err := s.run(ctx, batch); {
-		case err != nil:
-			return err
-		case !handled:
-			rest = append(rest, s.members...)
-		}
+	done, err := runSets(ctx, batch)
+	if err != nil {
+		return err
 	}
-	var small, large []int
-	for _, i := range rest {
-		if p := &batch[i]; p.canRunSerial() && p.Problem.Flops() < maxSerialFlops {
-			small = append(small, i)
-		} else {
-			large = append(large, i)
-		}
-	}
-	if len(small) == 1 {
-		small, large = nil, append(large, small...)
-	}
-	if len(small) > 0 {
-		if err := runSideBySide(ctx, batch, small); err != nil {
+	s := smallProducts{batch: batch, done: done}
+	small, flops := s.count()
+	if small > 1 {
+		threads := min(cpu.Workers(batch[0].Product.Request.Threads), 1+int(flops/threadFlops))
+		if err := s.run(ctx, threads); err != nil {
 			return err
 		}
 	}
-	for _, i := range large {
-		if err := batch[i].Run(ctx); err != nil {
+	if small == len(batch) && small > 1 {
+		return nil
+	}
+	var b gemm.Buffers
+	for i := range batch {
+		m := &batch[i]
+		if done != nil && done[i] || small > 1 && m.isSmall() {
+			continue
+		}
+		m.buffers(&b)
+		if err := m.Product.Plan.Run(ctx, &b); err != nil {
 			return ofBatch(i, err)
 		}
 	}
 	return nil
 }
 
-// runSideBySide computes the products of a batch with the given indices, each on one goroutine. The
-// first error cancels the others.
-func runSideBySide(ctx context.Context, batch []Product, indices []int) error {
+// runSets computes the sets of equal products for which a backend has a launch. It returns which
+// products are done, or nil if none is.
+func runSets(ctx context.Context, batch []Member) (done []bool, err error) {
+	for _, s := range equalProducts(batch) {
+		handled, err := s.run(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		if !handled {
+			continue
+		}
+		if done == nil {
+			done = make([]bool, len(batch))
+		}
+		for _, i := range s.members {
+			done[i] = true
+		}
+	}
+	return done, nil
+}
+
+// smallProducts are the small ones of the products that are not done, which run side by side.
+type smallProducts struct {
+	batch []Member
+	done  []bool // nil if none is
+	once  sync.Once
+	first error
+}
+
+// all calls f with each small product from start to end until it returns an error. isNew reports
+// whether the product has another plan than the one before.
+func (s *smallProducts) all(start, end int, f func(i int, m *Member, isNew bool) error) error {
+	var last *Product
+	small := false
+	for i := start; i < end; i++ {
+		if s.done != nil && s.done[i] {
+			continue
+		}
+		m := &s.batch[i]
+		isNew := m.Product != last
+		if isNew {
+			last, small = m.Product, m.isSmall()
+		}
+		if small {
+			if err := f(i, m, isNew); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// count returns the number of small products, and the operations that take as long as they do.
+func (s *smallProducts) count() (n int, flops float64) {
+	each := 0.0
+	s.all(0, len(s.batch), func(_ int, m *Member, isNew bool) error {
+		if isNew {
+			each = m.Product.Problem.Flops() + callFlops
+		}
+		n++
+		flops += each
+		return nil
+	})
+	return n, flops
+}
+
+// tasksPerThread is the number of tasks for each thread that small products are divided into. With
+// fewer of them, threads wait for the last one; with more, starting them takes longer.
+const tasksPerThread = 8
+
+// run computes the products, each on one goroutine. The first error cancels the others.
+func (s *smallProducts) run(ctx context.Context, threads int) error {
+	if threads == 1 {
+		return s.runPart(ctx, 0, len(s.batch))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var once sync.Once
-	var first error
-	err := cpu.ParallelFor(ctx, len(indices), batch[indices[0]].Request.Threads, func(n int) {
-		i := indices[n]
-		batch[i].serial = true
-		err := batch[i].Run(ctx)
-		batch[i].serial = false
-		if err != nil {
-			once.Do(func() { first = ofBatch(i, err) })
+	n, tasks := len(s.batch), threads*tasksPerThread
+	err := cpu.ParallelFor(ctx, tasks, threads, func(task int) {
+		if err := s.runPart(ctx, n*task/tasks, n*(task+1)/tasks); err != nil {
+			s.once.Do(func() { s.first = err })
 			cancel()
 		}
 	})
-	if first != nil {
-		return first
+	if s.first != nil {
+		return s.first
 	}
 	return err
 }
 
+// memories holds buffers for [smallProducts.runPart]: those of a running product escape to the
+// heap.
+var memories = sync.Pool{New: func() any { return new(gemm.Buffers) }}
+
+// runPart computes the products from start to end.
+func (s *smallProducts) runPart(ctx context.Context, start, end int) error {
+	b := memories.Get().(*gemm.Buffers)
+	defer func() {
+		*b = gemm.Buffers{}
+		memories.Put(b)
+	}()
+	return s.all(start, end, func(i int, m *Member, isNew bool) error {
+		if isNew {
+			m.buffers(b)
+		} else {
+			b[gemm.A], b[gemm.B], b[gemm.C] = m.A, m.B, m.C
+		}
+		if err := m.Product.runSerial(ctx, b); err != nil {
+			return ofBatch(i, err)
+		}
+		return nil
+	})
+}
+
+// runSerial computes a small product of a batch, whose buffers were checked, on the calling
+// goroutine.
+func (pl *Plan) runSerial(ctx context.Context, b *gemm.Buffers) error {
+	if !pl.Verify && !pl.Timed {
+		return pl.plan.(backend.SerialRunner).RunSerial(ctx, b)
+	}
+	pl.serial = true
+	defer func() { pl.serial = false }()
+	return pl.Run(ctx, b)
+}
+
 // Division describes the division of a batch of equal products among devices, in words. It is empty
 // for other batches, and where one device computes all.
-func Division(batch []Product) string {
-	sets, rest := equalProducts(batch)
-	if len(sets) != 1 || len(rest) > 0 {
+func Division(batch []Member) string {
+	sets := equalProducts(batch)
+	if len(sets) != 1 || len(sets[0].members) < len(batch) {
 		return ""
 	}
 	d, ok := sets[0].BatchRunner.(backend.BatchDivider)
@@ -118,19 +254,62 @@ func (pl *Plan) canRunSerial() bool {
 	return ok
 }
 
+// ranges holds slices for [checkBatch].
+var ranges = sync.Pool{New: func() any { return new([]gemm.Range) }}
+
 // checkBatch returns the error of the first product whose buffers do not fit. It also refuses a
 // batch in which C of a product shares memory with a matrix of another product.
-func checkBatch(batch []Product) error {
-	var all []gemm.Region
+func checkBatch(batch []Member) error {
+	list := ranges.Get().(*[]gemm.Range)
+	defer ranges.Put(list)
+	all := (*list)[:0]
+	var b gemm.Buffers
+	var last *Product
+	var size [gemm.C + 1]int // of A, B and C, in bytes
+	fits := true
 	for i := range batch {
-		p := &batch[i]
-		if err := p.check(&p.Buffers); err != nil {
+		m := &batch[i]
+		if m.Product != last {
+			last = m.Product
+			m.buffers(&b)
+			for o := range gemm.Operands {
+				if p := &last.Problem; o <= gemm.C {
+					size[o] = p.Layouts[o].Bytes()
+				} else if p.Uses(o) {
+					l := p.Layout(o)
+					all = append(all, gemm.RangeOf(b[o], l.Bytes(), false))
+				}
+			}
+			fits = fits && last.check(&b) == nil
+		}
+		fits = fits && len(m.A) >= size[gemm.A] && len(m.B) >= size[gemm.B] && len(m.C) >= size[gemm.C]
+		all = append(all, gemm.RangeOf(m.A, size[gemm.A], false), gemm.RangeOf(m.B, size[gemm.B], false),
+			gemm.RangeOf(m.C, size[gemm.C], true))
+	}
+	*list = all
+	if fits && gemm.Disjoint(all) {
+		return nil
+	}
+	for i := range batch {
+		batch[i].buffers(&b)
+		if err := batch[i].Product.check(&b); err != nil {
 			return ofBatch(i, err)
 		}
+	}
+	return checkOverlap(batch)
+}
+
+// checkOverlap refuses a batch in which C of a product shares memory with a matrix of another one.
+func checkOverlap(batch []Member) error {
+	var all []gemm.Region
+	var b gemm.Buffers
+	for i := range batch {
+		p := &batch[i].Product.Problem
+		batch[i].buffers(&b)
 		for o := range gemm.Operands {
-			if p.Problem.Uses(o) {
-				all = append(all, gemm.Region{ID: i*int(gemm.Operands) + int(o), Layout: p.Problem.Layout(o),
-					Memory: unsafe.SliceData(p.Buffers[o]), Written: o == gemm.C})
+			if p.Uses(o) {
+				all = append(all, gemm.Region{ID: i*int(gemm.Operands) + int(o), Layout: p.Layout(o),
+					Memory: unsafe.SliceData(b[o]), Written: o == gemm.C})
 			}
 		}
 	}
@@ -161,38 +340,40 @@ type setKey struct {
 	bias    *byte
 }
 
-// equalProducts divides a batch into sets of products that backends can compute together, and the
-// rest. Verified products belong to the rest.
-func equalProducts(batch []Product) (sets []*productSet, rest []int) {
-	found := map[setKey]*productSet{}
+// equalProducts returns the sets of products that backends can compute together. Verified products
+// are in none.
+func equalProducts(batch []Member) (sets []*productSet) {
+	var found map[setKey]*productSet
 	for i := range batch {
-		p := &batch[i]
+		p := batch[i].Product
 		runner, ok := p.plan.(backend.BatchRunner)
 		if !ok || p.Verify {
-			rest = append(rest, i)
 			continue
 		}
 		key := setKey{p.Problem, p.on.Backend, p.Request.Kernel, unsafe.SliceData(p.Buffers[gemm.Bias])}
 		s := found[key] // nil for every product with a NaN factor, which equals no other
 		if s == nil {
+			if found == nil {
+				found = map[setKey]*productSet{}
+			}
 			s = &productSet{BatchRunner: runner, kernel: key.kernel}
 			found[key] = s
 			sets = append(sets, s)
 		}
 		s.members = append(s.members, i)
 	}
-	return sets, rest
+	return sets
 }
 
 // run computes the products. handled is false if there is only one, or if no kernel computes such a
 // batch.
-func (s *productSet) run(ctx context.Context, batch []Product) (handled bool, err error) {
+func (s *productSet) run(ctx context.Context, batch []Member) (handled bool, err error) {
 	if len(s.members) == 1 {
 		return false, nil
 	}
 	buffers := make([]gemm.Buffers, len(s.members))
 	for n, i := range s.members {
-		buffers[n] = batch[i].Buffers
+		batch[i].buffers(&buffers[n])
 	}
 	err = s.RunBatch(ctx, s.kernel, buffers)
 	if errors.Is(err, gemm.ErrUnsupported) {

@@ -72,7 +72,8 @@ func TestOverlapLarge(t *testing.T) {
 	}
 }
 
-// TestFindOverlap compares FindOverlap with comparing all pairs.
+// TestFindOverlap compares FindOverlap with comparing all pairs, and Disjoint with comparing the
+// ranges of all pairs.
 func TestFindOverlap(t *testing.T) {
 	rng := testrand.New(t)
 	memory := make([]byte, 150)
@@ -87,11 +88,21 @@ func TestFindOverlap(t *testing.T) {
 		isOverlap := func(a, b Region) bool {
 			return (a.Written || b.Written) && OverlapAt(a.Layout, a.address(), b.Layout, b.address())
 		}
-		want := false
+		want, disjoint := false, true
+		ranges := make([]Range, len(all))
 		for i, a := range all {
-			for _, b := range all[:i] {
+			start := a.address() - address(memory)
+			ranges[i] = RangeOf(memory[start:], a.Layout.Bytes(), a.Written)
+			for j, b := range all[:i] {
 				want = want || isOverlap(a, b)
+				x, y := ranges[i], ranges[j]
+				if max(x.start, y.start) < min(x.end, y.end) && (a.Written || b.Written) {
+					disjoint = false
+				}
 			}
+		}
+		if got := Disjoint(ranges); got != disjoint {
+			t.Fatalf("Disjoint of %+v is %v, want %v", all, got, disjoint)
 		}
 		if want {
 			overlaps++

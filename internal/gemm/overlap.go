@@ -90,6 +90,39 @@ func (r *Region) overlaps(before *[]*Region) *Region {
 	return nil
 }
 
+// Range is the range of addresses of a matrix in memory.
+type Range struct {
+	start, end uintptr
+	written    bool
+}
+
+// RangeOf returns the range of a matrix of the given size in bytes at b, which a computation reads
+// or, if written is set, writes.
+func RangeOf(b []byte, size int, written bool) Range {
+	start := address(b)
+	return Range{start, start + uintptr(size), written}
+}
+
+// Disjoint reports whether no written range meets another one. If it returns false, the matrices
+// may still be disjoint, as two halves of the columns of a matrix are. Disjoint reorders all.
+// Ranges that are in order, or in few runs in order, take O(n) time, others O(n log n).
+func Disjoint(all []Range) bool {
+	slices.SortFunc(all, func(a, b Range) int { return cmp.Compare(a.start, b.start) })
+	var end, writtenEnd uintptr // of the ranges before r
+	for _, r := range all {
+		switch {
+		case r.start == r.end:
+			continue
+		case r.start < writtenEnd, r.written && r.start < end:
+			return false
+		case r.written:
+			writtenEnd = max(writtenEnd, r.end)
+		}
+		end = max(end, r.end)
+	}
+	return true
+}
+
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // rows is a sequence of n byte ranges [start + i·step, start + i·step + width).
