@@ -157,7 +157,7 @@ func TestClearRefusals(t *testing.T) {
 			"a batch with the output scale, want at most a bias and an activation: alpha scales the products"},
 		{Gemm(ctx, 1, batch, batch, 0, batch, WithDeviceFunc[float32](plain, nil)), "a batch with a device function, want"},
 		{Gemm(ctx, 1, m, square, 0, New[float32](2, 3), WithDevice("emu"), WithDeviceFunc[float32](reads, nil)),
-			"no data for a device function that reads some: want a 1×n matrix"},
+			"no data for a device function that reads some: want a vector"},
 		{Gemm(ctx, 1, wide, wide, 0, New[float64](3, 3), WithDeviceFunc[float64](float32Only, nil)),
 			"a device function on the CPU: want a function of tiles, or a GPU"},
 		{Gemm(ctx, 1, square, square, 0, New[float32](3, 3), WithDevice("emu"), WithDeviceFunc[float32](plain, nil),
