@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"tilework/internal/bench"
 	"tilework/internal/explain"
 	"tilework/internal/gpu/choose"
 )
@@ -47,13 +49,45 @@ func TestExplainText(t *testing.T) {
 		{"tiled --gpu sm_90", "No roofline: sm_90 is an architecture"},
 		{"tiled --tile 16 --shape 100x100x100", "Together 30.5 kB more, 25.4 %"},
 		{"tiled --trace", "C[3][3] += A[3][2]·B[2][3] + A[3][3]·B[3][3]"},
-		{"naive --trace --shape 2x3x1", "thread (1,2)  C[1][2] += A[1][0]·B[0][2] = 2·7 = 14, now 14"},
+		{"naive --trace --shape 2x3x1", "thread (2,1)  C[1][2] += A[1][0]·B[0][2] = 2·7 = 14, now 14"},
 		{"tiled --tile 4 --ptx", "// compute phase: a row of one tile times a column of the other"},
 		{"tiled --tile 4 --ptx", ".b32 As[4][4];"},
 	} {
 		stdout, stderr, code := run(t.Context(), append([]string{"explain"}, strings.Fields(c.args)...)...)
 		if code != 0 || !strings.Contains(stdout, c.want) {
 			t.Errorf("explain %s: exit code %d, %s, want %q in:\n%s", c.args, code, stderr, c.want, stdout)
+		}
+	}
+}
+
+// TestExplainCountsAsBench compares the counters of explain with those of bench on the emulator:
+// both run the kernel that the GPU runs.
+func TestExplainCountsAsBench(t *testing.T) {
+	for _, kernel := range []string{"naive", "tiled:16", "blocked:32x32x16/4x4/4"} {
+		name, tile, _ := strings.Cut(kernel, ":")
+		stdout, stderr, code := run(t.Context(), "explain", name, "--tile", cmp.Or(tile, "16"), "--shape", "33x33x33",
+			"--format", "json")
+		var x explain.Explanation
+		if err := json.Unmarshal([]byte(stdout), &x); err != nil {
+			t.Fatalf("%s: exit code %d, %s: %v", kernel, code, stderr, err)
+		}
+		stdout, stderr, code = run(t.Context(), "bench", "--device", "emu", "--kernels", kernel, "--sizes", "33",
+			"--format", "json")
+		var records []bench.Record
+		if err := json.Unmarshal([]byte(stdout), &records); err != nil || len(records) != 1 {
+			t.Fatalf("%s: exit code %d, %s, %d records: %v", kernel, code, stderr, len(records), err)
+		}
+		m, c := x.Measured, records[0].Counts
+		var sectors, wavefronts int64
+		for _, a := range m.Global {
+			sectors += a.Sectors
+		}
+		for _, a := range m.Shared {
+			wavefronts += a.Wavefronts
+		}
+		if int64(m.Instructions) != c.Instructions || sectors != c.Sectors || wavefronts != c.Wavefronts {
+			t.Errorf("%s: explain counts %d instructions, %d sectors and %d wavefronts, bench %d, %d and %d", kernel,
+				m.Instructions, sectors, wavefronts, c.Instructions, c.Sectors, c.Wavefronts)
 		}
 	}
 }

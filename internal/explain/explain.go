@@ -227,7 +227,7 @@ func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms 
 		return nil, err
 	}
 	j := &job{problem: k.Packed(p, s), kernel: k, config: k.For(k.Config(p, s), t), host: emulated{device.Info{SMs: sms}}}
-	j.config.Lines = len(files) > 0
+	j.config.Lines, j.config.PDL = len(files) > 0, t.SM >= kernel.PDLSM
 	var err error
 	if j.module, err = k.Emit(j.config, files...); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 func (t *Trace) Text() string {
 	var d document
 	d.line("%s, %s: %d×%d · %d×%d, step by step", t.Kernel, t.Config, len(t.A), len(t.B), len(t.B), len(t.B[0]))
-	d.line("Threads and blocks are written as (y,x). M[i][j] is row i, column j.")
+	d.line("Threads and blocks are written as (x,y). M[i][j] is row i, column j.")
 	d.matrix("A", t.A)
 	d.matrix("B", t.B)
 	for _, b := range t.Blocks {
@@ -76,10 +76,10 @@ func loadLines(d *document, verb string, list []TraceLoad) {
 	d.flush()
 }
 
-// indexText formats an index with y before x, like a row and column. It omits z if z is 0.
+// indexText formats an index as (x,y), or as (x,y,z) if z is not 0.
 func indexText(at [3]int) string {
 	if at[2] == 0 {
-		return fmt.Sprintf("(%d,%d)", at[1], at[0])
+		return fmt.Sprintf("(%d,%d)", at[0], at[1])
 	}
-	return fmt.Sprintf("(%d,%d,%d)", at[2], at[1], at[0])
+	return fmt.Sprintf("(%d,%d,%d)", at[0], at[1], at[2])
 }

@@ -116,6 +116,25 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestSwapped checks which accesses of naive are reported if the thread indices are exchanged: a
+// warp then loads from 16 rows of A and stores to 16 rows of C, but loads neighbours from B.
+func TestSwapped(t *testing.T) {
+	x := run(t, Request{Rung: "naive", Sizes: Sizes{64, 64, 64}, Mistake: "swapped"})
+	ops := map[string]bool{}
+	for _, f := range x.Findings {
+		ops[f.At.Opcode] = true
+	}
+	if len(ops) != 2 || !ops["ld.global.nc.f32"] || !ops["st.global.f32"] {
+		t.Errorf("got findings %+v, want loads of A and the store", x.Findings)
+	}
+	for _, a := range x.Explanation.Measured.Global {
+		want := map[string]int64{"load A": 16, "load B": 1, "store C": 16}[a.What]
+		if a.Sectors != want*a.Requests {
+			t.Errorf("%s: got %d sectors in %d requests, want %d each", a.What, a.Sectors, a.Requests, want)
+		}
+	}
+}
+
 // TestWatch watches every rung, sound and with each of its mistakes. The steps of a block with a
 // race contain its two accesses, by their lines and threads.
 func TestWatch(t *testing.T) {
