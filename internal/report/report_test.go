@@ -58,8 +58,8 @@ func TestAnswers(t *testing.T) {
 			`geometric mean of 12 cases, from 0\.8\d× at [0-9×³]+ to 1\.2\d× at 64³, and is slower in \d+ of 12\.$`,
 		"ratio-cpu": `^Our fastest kernel runs at 0\.9\d× the speed of openblas in the ` +
 			`geometric mean of 7 cases, .* and is slower in 7 of 7\.$`,
-		"roofline-nvidia-h200": `^blocked reaches 7\d\.\d % of the limit set by arithmetic at 8192³, with ` +
-			`1365 operations per byte; memory limits 4 of the 12 points, arithmetic the others\.$`,
+		"roofline-nvidia-h200": `^blocked reaches 7\d\.\d % of its peak at 8192³, with ` +
+			`1365 operations per byte; 4 of the 12 points are left of the ridge\.$`,
 		"transfers-float32-on-nvidia-h200": `^At 8192³, the multiplication takes 2\d\.\d % of the time from host ` +
 			`memory to host memory\.$`,
 	} {

@@ -82,7 +82,7 @@ func (s *study) roofline(g group) *Chart {
 		Text: rateTick(rungs[0].unit())}}
 	c := &Chart{ID: "roofline-" + word(device), Title: "Roofline: " + device, Drawing: lines}
 	c.Table.Columns = []Column{{"kernel", ""}, {"shape", ""}, {"type", ""}, {"operations per byte", ""},
-		{"rate", "G" + rungs[0].unit()}, {"limit", "G" + rungs[0].unit()}, {"of the limit", "%"}}
+		{"rate", "G" + rungs[0].unit()}, {"roof", "G" + rungs[0].unit()}, {"of the roof", "%"}}
 	var peaks []float64
 	var types []string
 	low, high := math.Inf(1), 0.0
@@ -122,35 +122,30 @@ func (s *study) roofline(g group) *Chart {
 	}
 	c.Answer = roofAnswer(rungs, memory)
 	c.Notes = append(c.Notes, fmt.Sprintf("The slope is the memory bandwidth of %s TB/s. A flat line is the peak of one "+
-		"kind of arithmetic. A point above the slope reads operands from caches.", digits(memory/1000)))
+		"kind of arithmetic. The slope, left of the ridge, limits a kernel only if all bytes of the axis come from memory: "+
+		"a point above it reads operands from caches.", digits(memory/1000)))
 	return c
 }
 
-// roofAnswer returns a sentence on the kernel closest to its limit, and on the number of points
-// that memory limits.
+// roofAnswer returns a sentence on the kernel closest to its peak, and on the number of points left
+// of the ridge. Caches serve a part of the bytes, so memory need not limit those points.
 func roofAnswer(rungs []rung, memory float64) string {
-	limit := func(r rung) float64 { return min(r.Peak, r.x*memory) }
 	best := slices.MaxFunc(rungs, func(a, b rung) int { return cmp.Compare(a.GFLOPS/a.Peak, b.GFLOPS/b.Peak) })
-	bound := "arithmetic"
-	if limit(best) < best.Peak {
-		bound = "memory"
-	}
-	text := fmt.Sprintf("%s reaches %s of the limit set by %s at %s, with %s operations per byte", best.Subject,
-		percent(best.GFLOPS/limit(best)), bound, shape(best.Record), digits(best.x))
-	var limited int
+	left := 0
 	for _, r := range rungs {
-		if limit(r) < r.Peak {
-			limited++
+		if r.x*memory < r.Peak {
+			left++
 		}
 	}
-	rest := "arithmetic the others"
-	switch len(rungs) - limited {
+	where := fmt.Sprintf("%d of the %d points are", left, len(rungs))
+	switch left {
 	case len(rungs):
-		return text + "; memory limits none of the points."
+		where = "all points are"
 	case 0:
-		return text + "; memory limits all points."
+		where = "none of the points is"
 	case 1:
-		rest = "arithmetic the other one"
+		where = fmt.Sprintf("1 of the %d points is", len(rungs))
 	}
-	return fmt.Sprintf("%s; memory limits %d of the %d points, %s.", text, limited, len(rungs), rest)
+	return fmt.Sprintf("%s reaches %s of its peak at %s, with %s operations per byte; %s left of the ridge.",
+		best.Subject, percent(best.GFLOPS/best.Peak), shape(best.Record), digits(best.x), where)
 }

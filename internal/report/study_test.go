@@ -429,19 +429,21 @@ func TestUncrossed(t *testing.T) {
 	}
 }
 
-// TestRoofAnswer checks the number of points that memory limits in the sentence of a roofline.
+// TestRoofAnswer checks the sentence of a roofline: the part of the peak, and the number of points
+// left of the ridge.
 func TestRoofAnswer(t *testing.T) {
 	at := func(x float64) rung {
 		return rung{row: row{Record: &bench.Record{Subject: "naive", M: 8, N: 8, K: 8, GFLOPS: 50, Peak: 100}}, x: x}
 	}
 	for want, rungs := range map[string][]rung{
-		"memory limits none of the points.":                          {at(20), at(20)},
-		"memory limits all points.":                                  {at(1), at(1)},
-		"memory limits 1 of the 2 points, arithmetic the other one.": {at(1), at(20)},
-		"memory limits 1 of the 3 points, arithmetic the others.":    {at(1), at(20), at(20)},
+		"none of the points is left of the ridge.": {at(20), at(20)},
+		"all points are left of the ridge.":        {at(1), at(1)},
+		"1 of the 2 points is left of the ridge.":  {at(1), at(20)},
+		"2 of the 3 points are left of the ridge.": {at(20), at(1), at(1)},
 	} {
-		if got := roofAnswer(rungs, 10); !strings.HasSuffix(got, "; "+want) {
-			t.Errorf("got %q, want it to end with %q", got, want)
+		want = fmt.Sprintf("naive reaches 50.0 %% of its peak at 8³, with %s operations per byte; %s", digits(rungs[0].x), want)
+		if got := roofAnswer(rungs, 10); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
