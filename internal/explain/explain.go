@@ -9,6 +9,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,15 +80,16 @@ type Fit struct {
 	// Specialised reports whether the kernel is warp-specialized: its warpgroups have different
 	// roles and do not meet at barriers, so a second block has no idle time to fill.
 	Specialised bool `json:"specialised"`
-	// RegistersCounted is false if the number of registers per thread is not known, because the
-	// assembler determines it. The SM may then hold fewer blocks than Occupancy states.
+	// RegistersCounted is false if the number of registers per thread is neither given nor recorded.
+	// The SM may then hold fewer blocks than Occupancy states.
 	RegistersCounted bool         `json:"registers_counted"`
 	Waves            *model.Waves `json:"waves,omitempty"` // nil if GPU is an architecture
 }
 
 // Options configures an explanation. The zero value is ready to use.
 type Options struct {
-	// Registers is the number of registers per thread that the assembler reports; 0 is unknown.
+	// Registers is the number of registers per thread that the assembler reports. 0 takes the
+	// recorded number, if there is one.
 	Registers int
 }
 
@@ -292,14 +294,15 @@ func (j *job) shared() (list []array, size int) {
 
 func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 	_, shared := j.shared()
+	registers := cmp.Or(opt.Registers, j.registersOf(m.Arch.SM))
 	o, err := m.Arch.Occupancy(model.Launch{
-		Threads: j.launch.Block.Count(), SharedBytes: shared + j.launch.Shared, RegsPerThread: opt.Registers,
+		Threads: j.launch.Block.Count(), SharedBytes: shared + j.launch.Shared, RegsPerThread: registers,
 	})
 	if err != nil {
 		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Tile, err)
 	}
 	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Barriers: j.uses("bar", "barrier"), Specialised: j.usesWarpgroups(),
-		RegistersCounted: opt.Registers > 0}
+		RegistersCounted: registers > 0}
 	if !m.Generic() {
 		w, err := m.Waves(l.tileBlocks(), o.Blocks)
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 type GPU struct {
 	Name   string `json:"name"`
 	Device string `json:"device"`
+	// Limits has a sentence on the limits of the GPU for each arithmetic of the rungs.
+	Limits map[string]string `json:"limits"`
 }
 
 // Contents holds the lists that the page shows before the first run.
@@ -78,7 +80,7 @@ func contents() (*Contents, error) {
 		}
 	}
 	for _, m := range model.Models() {
-		c.GPUs = append(c.GPUs, GPU{m.Name, m.Device})
+		c.GPUs = append(c.GPUs, GPU{m.Name, m.Device, limitsOf(m)})
 	}
 	return c, nil
 }

@@ -36,6 +36,7 @@ type Result struct {
 	Stopped string `json:"stopped,omitempty"`
 	// Explanation holds the counters and the analysis. It is nil if the emulator ended the kernel.
 	Explanation *explain.Explanation `json:"explanation,omitempty"`
+	Bounds      *Bounds              `json:"bounds,omitempty"`
 	Below       *Below               `json:"below,omitempty"`
 	Solved      bool                 `json:"solved"` // no error and no wrong element
 }
@@ -209,6 +210,7 @@ func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress 
 	if x.Explanation, err = machine.Explain(p, m, counters); err != nil {
 		return nil, err
 	}
+	x.Bounds = r.bounds(x.Explanation)
 	wrong, first, err := machine.Compare()
 	if err != nil {
 		return nil, err

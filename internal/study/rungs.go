@@ -26,9 +26,11 @@ type Rung struct {
 	Title string `json:"title"`
 	// Idea explains the kernel in three sentences.
 	Idea []string `json:"idea"`
-	// Limit states the bottleneck, with figures of an H200 at 4096×4096×4096 from docs/study.md
-	// and docs/results/ncu-h200.md.
-	Limit string `json:"limit"`
+	// Limit states the bottleneck on any GPU. Figures has figures of it at 4096×4096×4096 on the GPU
+	// of Measured, from docs/study.md and docs/results/ncu-h200.md.
+	Limit    string    `json:"limit"`
+	Figures  string    `json:"figures,omitempty"`
+	Measured *Measured `json:"measured,omitempty"`
 	// Sizes is the default product.
 	Sizes Sizes `json:"sizes"`
 	// Intensity is the number of operations per byte that the threads request.
@@ -81,6 +83,15 @@ func (s Sizes) check() error {
 // large is a product of a whole tile of the upper rungs.
 var large = Sizes{128, 128, 128}
 
+// The values of Arithmetic.
+const plainArithmetic, tensorArithmetic = "float32", "TF32 on tensor cores"
+
+// onH200 returns a rate of the study. read is the number of bytes that come from memory, or 0 if
+// they were not counted.
+func onH200(tile string, rate, read float64) *Measured {
+	return &Measured{GPU: "h200", N: 4096, Tile: tile, Rate: rate, Read: read}
+}
+
 // rungs lists the ladder from the bottom up.
 var rungs = func() []Rung {
 	list := []Rung{{
@@ -91,9 +102,11 @@ var rungs = func() []Rung {
 			"For every multiply-add it loads two numbers from global memory, so 8 bytes buy 2 operations.",
 			"Neighbouring threads read the same rows and columns again and again, and share nothing.",
 		},
-		Limit: "The two loads of a multiply-add take three cycles of the pipe that serves loads. The SM could start " +
-			"twelve multiply-adds meanwhile: 5.4 of 66.9 TFLOP/s on an H200, although memory is used to 7 % only.",
-		sources: []string{"naive.go"},
+		Limit: "The two loads of a multiply-add keep the pipe that serves loads busy, and the multiply-add units wait.",
+		Figures: "On an H200 they take three cycles, in which the SM could start twelve multiply-adds: 5.4 of 66.9 " +
+			"TFLOP/s, although memory is used to 7 % only.",
+		Measured: onH200("16", 5.405e12, 7963e6),
+		sources:  []string{"naive.go"},
 	}}
 	for _, t := range []struct {
 		tile    int
@@ -101,35 +114,38 @@ var rungs = func() []Rung {
 		title   string
 		idea    []string
 		limit   string
+		figures string
+		rate    *Measured
 	}{
 		{2, Sizes{4, 4, 4}, "Tiles of 2×2, to follow by hand", []string{
 			"A block of four threads loads a 2×2 tile of A and one of B into shared memory, waits, and multiplies from there.",
 			"Each loaded number serves two threads, which halves the traffic.",
 			"Two barriers per phase keep the threads together: no thread reads before all have stored, and none overwrites " +
 				"before all have read.",
-		}, "A warp executes 32 threads, and this block has four: seven eighths of each instruction are unused."},
+		}, "A warp executes 32 threads, and this block has four: seven eighths of each instruction are unused.", "", nil},
 		{8, Sizes{16, 16, 16}, "Tiles of 8×8", []string{
 			"With 8×8 tiles each loaded number serves eight threads.",
 			"A block has 64 threads, two warps, and the barrier now really makes one warp wait for the other.",
 			"A row of a tile is 32 bytes: exactly one sector, the unit in which memory moves.",
-		}, "2 operations per byte allow 9.6 TFLOP/s if each request goes to the 4.8 TB/s of memory. The arithmetic of " +
-			"an H200 needs 13.9 operations per byte."},
+		}, "A requested byte serves 2 operations, so most requests depend on the caches.", "", nil},
 		{16, Sizes{32, 32, 32}, "Tiles of 16×16", []string{
 			"The textbook's tile: 256 threads, 2 KB of shared memory, 4 operations per requested byte.",
 			"In each phase a block makes 512 loads and 4,096 multiply-adds.",
 			"Every multiply-add still reads two numbers, but now from shared memory.",
-		}, "These reads use the same pipe. With the stores of the tiles it needs 1.91 cycles for a multiply-add of a " +
-			"warp, and 0.25 would keep the SM busy: 8.1 of 66.9 TFLOP/s on an H200."},
+		}, "These reads use the same pipe as loads from global memory, and the multiply-add units wait for it.",
+			"With the stores of the tiles an H200 needs 1.91 cycles of the pipe for a multiply-add of a warp, and 0.25 would " +
+				"keep the SM busy: 8.1 of 66.9 TFLOP/s.", onH200("16", 8.113e12, 16887e6)},
 		{32, Sizes{32, 32, 64}, "Tiles of 32×32", []string{
 			"The largest tile with one thread per element: a block cannot have more than 1,024 threads.",
 			"It requests half as many bytes as 16×16.",
-			"Two blocks fill an SM, so that one can work while the other waits at a barrier.",
-		}, "The reads from shared memory are as many as before, 1.64 cycles of the pipe with the stores: 8.7 TFLOP/s on " +
-			"an H200, 7 % more than 16×16. A number in a register is used for one multiply-add only."},
+			"An SM with room for 2,048 threads holds two blocks: one can work while the other waits at a barrier.",
+		}, "The reads from shared memory are as many as before: a number in a register is used for one multiply-add only.",
+			"On an H200 they take 1.64 cycles of the pipe with the stores: 8.7 of 66.9 TFLOP/s, 7 % more than 16×16.",
+			onH200("32", 8.677e12, 8398e6)},
 	} {
 		list = append(list, Rung{
 			ID: fmt.Sprint("tiled-", t.tile), Name: fmt.Sprint("tiled ", t.tile), Title: t.title, Idea: t.idea, Limit: t.limit,
-			Kernel: "tiled", Tile: fmt.Sprint(t.tile), Watched: t.watched, sources: []string{"tiled.go"},
+			Figures: t.figures, Measured: t.rate, Kernel: "tiled", Tile: fmt.Sprint(t.tile), Watched: t.watched, sources: []string{"tiled.go"},
 		})
 	}
 	list = append(list, Rung{
@@ -141,9 +157,11 @@ var rungs = func() []Rung {
 			"24 numbers from shared memory now serve 128 multiply-adds, where tiled reads 256.",
 			"While the threads multiply, cp.async already copies the tiles of the next steps.",
 		},
-		Limit: "The pipe for loads is now busy for 51 % of the cycles, and the multiply-add units for 80 %: 53.1 of " +
-			"66.9 TFLOP/s on an H200, as fast as cuBLASLt. Only other units are faster.",
-		sources: []string{"blocked.go", "panel.go"},
+		Limit: "The multiply-add units are now the busiest part. Only other units are faster.",
+		Figures: "On an H200 they are busy for 80 % of the cycles, and the pipe for loads for 51 %: 53.1 of 66.9 TFLOP/s, " +
+			"as fast as cuBLASLt.",
+		Measured: onH200("128x256x8/16x8/3", 53.09e12, 342e6),
+		sources:  []string{"blocked.go", "panel.go"},
 	}, Rung{
 		ID: "mma", Name: "mma", Title: "Tensor cores", Kernel: "mma", precision: gemm.TF32, Tile: "128x128x16/8x8/4",
 		Small: "32x32x32/2x4/4", Watched: Sizes{32, 32, 64},
@@ -153,9 +171,10 @@ var rungs = func() []Rung {
 			"The 32 threads hold the fragments together, a few elements each, and load them from shared memory first.",
 			"The tensor cores take TF32: float32 with 10 bits of fraction, so real products lose some accuracy.",
 		},
-		Limit: "The fragments pass through registers, so warps load and wait while the tensor cores could work: 160 of " +
-			"495 TFLOP/s on an H200.",
-		sources: []string{"mma.go", "panel.go"},
+		Limit:    "The fragments pass through registers, so warps load and wait while the tensor cores could work.",
+		Figures:  "An H200 reaches 160 of 495 TFLOP/s.",
+		Measured: onH200("128x256x16/8x16/4", 160.3e12, 0),
+		sources:  []string{"mma.go", "panel.go"},
 	}, Rung{
 		ID: "wgmma", Name: "wgmma", Title: "Tensor cores that read shared memory", Kernel: "wgmma", precision: gemm.TF32,
 		Tile: "128x256x32/2x64/4t", Sizes: large,
@@ -165,20 +184,22 @@ var rungs = func() []Rung {
 			"A producer thread fills a ring of stages with TMA, and mbarriers tell the consumers when a stage is full.",
 			"No thread waits at a block barrier in the main loop: loading and multiplying overlap all the time.",
 		},
-		Limit: "The tensor cores are busy for 91 % of the cycles, and the power limit of an H200 lowers its clock from " +
-			"1.98 to 1.65 GHz.",
-		sources: []string{"wgmma.go", "producer.go", "consumer.go", "mainloop.go", "swapab.go", "epilogue.go", "store.go"},
+		Limit: "The tensor cores are busy nearly all the time, and there are no faster units.",
+		Figures: "On an H200 they are busy for 91 % of the cycles, and the power limit lowers the clock from 1.98 to 1.65 " +
+			"GHz: 351 of 495 TFLOP/s.",
+		Measured: onH200("256x128x32/4x32/4", 351.3e12, 0),
+		sources:  []string{"wgmma.go", "producer.go", "consumer.go", "mainloop.go", "swapab.go", "epilogue.go", "store.go"},
 	})
 	for i := range list {
 		r := &list[i]
-		if r.Arithmetic = "float32"; r.Sizes == (Sizes{}) {
+		if r.Arithmetic = plainArithmetic; r.Sizes == (Sizes{}) {
 			r.Sizes = Sizes{64, 64, 64}
 		}
 		if r.Small == "" {
 			r.Small = r.Tile
 		}
 		if r.precision != gemm.Native {
-			r.Arithmetic = "TF32 on tensor cores"
+			r.Arithmetic = tensorArithmetic
 		}
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/internal/explain"
+	"tilework/internal/model"
 	"tilework/ptx/emu"
 )
 
@@ -53,6 +54,34 @@ func TestRungs(t *testing.T) {
 				t.Error("the rung states no limit")
 			}
 		})
+	}
+}
+
+// TestOccupancy checks that the registers of a rung's threads count on every GPU that runs it, and
+// the number of blocks that an SM holds.
+func TestOccupancy(t *testing.T) {
+	seen := map[int]bool{}
+	for _, m := range model.Models() {
+		if seen[m.Arch.SM] {
+			continue
+		}
+		seen[m.Arch.SM] = true
+		for _, r := range Rungs() {
+			q := Request{Rung: r.ID, Sizes: Sizes{8, 8, 8}, GPU: m.Name}
+			x, err := Run(t.Context(), &q, quiet)
+			if (r.ID == "wgmma" && m.Arch.SM != 90 || r.ID == "mma" && m.Arch.SM < 80) && err != nil {
+				continue
+			}
+			if err != nil || !x.Explanation.Fit.RegistersCounted {
+				t.Errorf("%s on %s: got %+v, error %v, want a count of registers", r.ID, m.Name, x, err)
+			}
+		}
+	}
+	for id, want := range map[string]int{"naive": 8, "tiled-16": 8, "tiled-32": 2, "blocked": 2, "mma": 1, "wgmma": 1} {
+		x := run(t, Request{Rung: id, Sizes: Sizes{64, 64, 64}})
+		if got := x.Explanation.Fit.Occupancy.Blocks; got != want {
+			t.Errorf("%s: got %d blocks per SM, want %d", id, got, want)
+		}
 	}
 }
 
