@@ -18,14 +18,10 @@ type recorder struct {
 	phase   int
 
 	sources map[string][]string
-	zeroed  map[string]bool
 	held    map[threadRegister]cell // the element in each register
 	shared  map[int]cell            // the element in each word; none for a zero
 	tiles   map[tileInShared][2]int // the first and the last word
 	copies  map[uint64]*copied
-	// loaded and read hold, for each thread, the number of steps after which it has an element from
-	// global memory, and from shared memory.
-	loaded, read map[int]map[cell]int
 }
 
 // copied is the first half of a cp.async: the source of each lane.
@@ -40,7 +36,7 @@ func (x *recorder) Block(b *emu.BlockInfo) *emu.Hooks {
 		return &emu.Hooks{}
 	}
 	x.out.Index = [3]int{b.Index.X, b.Index.Y, b.Index.Z}
-	return &emu.Hooks{Access: x.access, Barrier: x.barrier, WarpSync: x.warpSync, Bulk: x.bulk, Mbarrier: x.mbarrier,
+	return &emu.Hooks{Execute: x.execute, Access: x.access, Barrier: x.barrier, WarpSync: x.warpSync, Bulk: x.bulk, Mbarrier: x.mbarrier,
 		CopyDone: x.copyDone}
 }
 
@@ -160,12 +156,8 @@ func (x *recorder) moved(op string, a *emu.Access, regs []string) {
 			x.setShared(word, c)
 		}
 		switch op {
-		case "load":
+		case "load", "read":
 			x.hold(at, c)
-			x.saw(x.loaded, thread, c)
-		case "read":
-			x.hold(at, c)
-			x.saw(x.read, thread, c)
 		case "write":
 			if c.matrix == "C" && x.out.Owner[x.index(c)] < 0 {
 				x.out.Owner[x.index(c)] = thread
@@ -188,19 +180,6 @@ func (x *recorder) moved(op string, a *emu.Access, regs []string) {
 	x.add(s)
 }
 
-// saw records that a thread has an element after the next step.
-func (x *recorder) saw(all map[int]map[cell]int, thread int, c cell) {
-	if c.matrix != "A" && c.matrix != "B" {
-		return
-	}
-	if all[thread] == nil {
-		all[thread] = map[cell]int{}
-	}
-	if all[thread][c] == 0 {
-		all[thread][c] = len(x.out.Steps) + 1
-	}
-}
-
 func (x *recorder) hold(at threadRegister, c cell) {
 	if c.matrix == "" {
 		delete(x.held, at)
@@ -209,14 +188,10 @@ func (x *recorder) hold(at threadRegister, c cell) {
 	x.held[at] = c
 }
 
-// find returns the element in a register, or in a register from which its value comes. A register
-// that the kernel clears before each load holds an element for one store only.
+// find returns the element in a register, or in a register from which its value comes.
 func (x *recorder) find(at threadRegister) cell {
 	const steps = 6 // instructions between a sum and its store, such as those of alpha
-	c, from := x.follow(at, steps)
-	if x.zeroed[from.register] {
-		delete(x.held, from)
-	}
+	c, _ := x.follow(at, steps)
 	return c
 }
 

@@ -47,8 +47,9 @@ type SharedArray struct {
 // Step is an instruction of a warp that moves or multiplies elements, or that waits.
 type Step struct {
 	// Op is "load" from global memory into registers, "store" to and "read" from shared memory,
-	// "copy" from global to shared memory without registers, "multiply" on tensor cores, "write" to
-	// C, "barrier", "wait" for copies or an mbarrier, or "arrive" at an mbarrier.
+	// "copy" from global to shared memory without registers, "fma" for a multiply-add of threads,
+	// "multiply" on tensor cores, "write" to C, "barrier", "wait" for copies or an mbarrier, or
+	// "arrive" at an mbarrier.
 	Op    string `json:"op"`
 	Line  int    `json:"line"` // of the instruction in the PTX
 	Warp  int    `json:"warp"`
@@ -108,10 +109,9 @@ func (m *Machine) Steps(ctx context.Context, block int) (*Steps, error) {
 	a, b := digits(p.In(), p.K), reversedDigits(p.B().Type, p.N)
 	x := &recorder{
 		block:   block,
-		machine: m, sources: sources(m.module), zeroed: zeroed(m.module),
+		machine: m, sources: sources(m.module),
 		held: map[threadRegister]cell{}, shared: map[int]cell{}, tiles: map[tileInShared][2]int{},
 		copies: map[uint64]*copied{},
-		loaded: map[int]map[cell]int{}, read: map[int]map[cell]int{},
 		out: &Steps{
 			A: elements(p.M, p.K, a), B: elements(p.K, p.N, b), Steps: []Step{}, Grid: m.GridDim(), Block: m.BlockDim(),
 			Owner: slices.Repeat([]int{-1}, p.M*p.N), Terms: make([]int, p.M*p.N*p.K),
@@ -120,7 +120,6 @@ func (m *Machine) Steps(ctx context.Context, block int) (*Steps, error) {
 	if _, err := m.Run(ctx, x); err != nil && (ctx.Err() != nil || len(x.out.Steps) == 0) {
 		return nil, err // a kernel that a fault ends has steps up to there
 	}
-	x.sum()
 	x.out.Depth = x.depth()
 	x.out.Arrays = x.arrays()
 	return x.out, nil
@@ -139,36 +138,6 @@ func (x *recorder) index(c cell) int {
 		return -1
 	}
 	return c.row*x.cols(c.matrix) + c.col
-}
-
-// sum fills the terms of kernels without tensor cores: a thread adds a term when it has read both
-// factors.
-func (x *recorder) sum() {
-	p := &x.machine.problem
-	seen := x.read
-	if len(seen) == 0 {
-		seen = x.loaded // a kernel without shared memory
-	}
-	threads := slices.Sorted(maps.Keys(seen))
-	for i, thread := range x.out.Owner {
-		multiplied := func(thread int) bool {
-			return seen[thread][cell{"A", i / p.N, 0}] > 0 && seen[thread][cell{"B", 0, i % p.N}] > 0
-		}
-		if thread < 0 || slices.Max(x.out.Terms[i*p.K:(i+1)*p.K]) > 0 {
-			continue
-		}
-		// Threads may exchange sums before they store them.
-		if at := slices.IndexFunc(threads, multiplied); at >= 0 && !multiplied(thread) {
-			thread = threads[at]
-			x.out.Owner[i] = thread
-		}
-		for k := range p.K {
-			a, b := seen[thread][cell{"A", i / p.N, k}], seen[thread][cell{"B", k, i % p.N}]
-			if term := &x.out.Terms[i*p.K+k]; a > 0 && b > 0 {
-				*term = max(a, b)
-			}
-		}
-	}
 }
 
 // arrays returns the parts of shared memory that held elements: the arrays of two dimensions that
@@ -236,7 +205,7 @@ func (x *recorder) stage(c cell) int {
 
 // add adds a step. The phase is that of the last elements that the block began to multiply.
 func (x *recorder) add(s Step) {
-	if s.Op == "load" || s.Op == "store" || s.Op == "read" || s.Op == "multiply" {
+	if s.Op == "load" || s.Op == "store" || s.Op == "read" || s.Op == "fma" || s.Op == "multiply" {
 		for _, p := range s.Parts {
 			for _, e := range p.Elements {
 				if p.Matrix == "C" || e < 0 {
@@ -265,20 +234,6 @@ func sources(m *ptx.Module) map[string][]string {
 		for _, source := range i.Args[1:] {
 			if from := registers(source); len(to) == 1 && len(from) == 1 && !slices.Contains(all[to[0]], from[0]) {
 				all[to[0]] = append(all[to[0]], from[0])
-			}
-		}
-	})
-	return all
-}
-
-// zeroed returns the registers that the kernel sets to constants, such as before a load under a
-// predicate.
-func zeroed(m *ptx.Module) map[string]bool {
-	all := map[string]bool{}
-	eachInstr(m, func(i *ptx.Instr) {
-		if i.Op == "mov" && len(registers(i.Args[1])) == 0 {
-			for _, r := range registers(i.Args[0]) {
-				all[r] = true
 			}
 		}
 	})

@@ -39,16 +39,17 @@ func stepsOf(t *testing.T, kernel, tile string, m, n, k, block int) *Steps {
 }
 
 // TestSteps checks the steps of the textbook exercise: 4×4 matrices with tiles of 2. A phase has
-// two loads, two stores, a barrier, four reads and a barrier. At the end, the sums are written.
+// two loads, two stores, a barrier, two multiply-adds with two reads each, and a barrier. At the end,
+// the sums are written.
 func TestSteps(t *testing.T) {
 	x := stepsOf(t, "tiled", "2", 4, 4, 4, 3) // the block of the last two rows and columns
-	phase := []string{"load", "store", "load", "store", "barrier", "read", "read", "read", "read", "barrier"}
+	phase := []string{"load", "store", "load", "store", "barrier", "read", "read", "fma", "read", "read", "fma", "barrier"}
 	want := append(append(append([]string{}, phase...), phase...), "write")
 	if len(x.Steps) != len(want) {
 		t.Fatalf("got %d steps, want %d", len(x.Steps), len(want))
 	}
 	for i, s := range x.Steps {
-		phase := i / 10
+		phase := i / 12
 		if s.Op == "write" {
 			phase = -1
 		}
@@ -61,13 +62,22 @@ func TestSteps(t *testing.T) {
 		t.Errorf("got arrays %+v, want %+v and %+v", x.Arrays, as, bs)
 	}
 	// In the second phase thread 1, (0,1), stores A[2][3] to As[0][1]. Its read of As is of A[2][2].
-	for at, want := range map[int][3]int{11: {1, 2*4 + 3, 1}, 15: {1, 2*4 + 2, 0}} {
+	for at, want := range map[int][3]int{13: {1, 2*4 + 3, 1}, 17: {1, 2*4 + 2, 0}} {
 		p := x.Steps[at].Parts[0]
 		if got := [3]int{p.Threads[1], p.Elements[1], p.Words[1]}; p.Matrix != "A" || got != want {
 			t.Errorf("step %d: got thread, element and word %v of %q, want %v of A", at, got, p.Matrix, want)
 		}
 	}
-	if s := x.Steps[15]; s.Wavefronts != 1 || s.Ideal != 1 {
+	// Thread 3, (1,1), then adds A[3][2]·B[2][3] to C[3][3]: that element has the term from step 20 on.
+	for i, want := range []int{3*4 + 2, 2*4 + 3, 3*4 + 3} {
+		if p := x.Steps[19].Parts[i]; p.Threads[3] != 3 || p.Elements[3] != want {
+			t.Errorf("got element %d of %s for thread %d, want %d", p.Elements[3], p.Matrix, p.Threads[3], want)
+		}
+	}
+	if got := x.Terms[4*15:]; !slices.Equal(got, []int{8, 11, 20, 23}) {
+		t.Errorf("C[3][3] gets its terms in the steps %v, want 8, 11, 20 and 23", got)
+	}
+	if s := x.Steps[17]; s.Wavefronts != 1 || s.Ideal != 1 {
 		t.Errorf("got %d wavefronts, %d ideal, want 1", s.Wavefronts, s.Ideal)
 	}
 	if s := x.Steps[0]; s.Sectors != 1 {
@@ -80,11 +90,11 @@ func TestSteps(t *testing.T) {
 func TestStepsSums(t *testing.T) {
 	rng := testrand.New(t)
 	for _, c := range []struct{ kernel, tile, uses string }{
-		{"naive", "16", "load write"},
-		{"tiled", "2", "load store barrier read write"},
-		{"tiled", "16", "load store barrier read write"},
-		{"tiled", "32", "load store barrier read write"},
-		{"blocked", "32x32x16/4x4/4", "copy wait barrier read write"},
+		{"naive", "16", "load fma write"},
+		{"tiled", "2", "load store barrier read fma write"},
+		{"tiled", "16", "load store barrier read fma write"},
+		{"tiled", "32", "load store barrier read fma write"},
+		{"blocked", "32x32x16/4x4/4", "copy wait barrier read fma store write"},
 		{"mma", "32x32x32/2x4/4", "copy wait barrier read multiply write"},
 		{"wgmma", "64x16x32/2x4/12t", "copy wait arrive read multiply write"},
 	} {

@@ -30,6 +30,7 @@ type block struct {
 // hooks holds the hooks of all observers, by event.
 type hooks struct {
 	access      []func(*Access)
+	execute     []func(Origin)
 	barrier     []func(*Barrier)
 	warpSync    []func(*WarpSync)
 	mbarrier    []func(*Mbarrier)
@@ -72,6 +73,7 @@ func (b *block) begin() {
 	for n, w := range b.warps {
 		w.tracks = len(b.undefined) > 0
 		w.checksRegisters = w.tracks || r.entry.matrices
+		w.direct = !w.checksRegisters && len(b.execute) == 0
 		w.unobserved = len(b.access) == 0 && !r.mem.track && !w.tracks
 		live := uint32(full)
 		if rest := threads - n*lanes; rest < lanes {
@@ -99,6 +101,7 @@ func (b *block) observe() {
 			h = &Hooks{}
 		}
 		add(&b.access, h.Access, h.Access != nil)
+		add(&b.execute, h.Execute, h.Execute != nil)
 		add(&b.barrier, h.Barrier, h.Barrier != nil)
 		add(&b.warpSync, h.WarpSync, h.WarpSync != nil)
 		add(&b.fence, h.Fence, h.Fence != nil)

@@ -23,6 +23,8 @@ type Hooks struct {
 	// Access is called for each memory access of a warp, after its addresses were checked and
 	// before it changes memory. It is not called for lanes that fault.
 	Access func(*Access)
+	// Execute is called before lanes execute an instruction. It slows every instruction.
+	Execute func(Origin)
 	// Barrier is called when threads arrive at a barrier of the block, and when the barrier
 	// completes.
 	Barrier func(*Barrier)

@@ -102,6 +102,36 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// executed records the instructions that lanes execute, with the masks.
+type executed struct{ lines []string }
+
+func (e *executed) Block(*BlockInfo) *Hooks {
+	return &Hooks{Execute: func(o Origin) { e.lines = append(e.lines, fmt.Sprintf("%s %x", o.Site.Opcode, o.Mask)) }}
+}
+
+// TestExecute checks that the event of an instruction names the lanes that execute it, also if all
+// do, and that there is none if no lane does.
+func TestExecute(t *testing.T) {
+	e := &executed{}
+	_, _, err := runBody(t, `	.reg .pred %q, %never; .reg .f32 %x;
+	setp.lt.u32 %q, %t0, 8;
+	setp.gt.u32 %never, %t0, 99;
+	mov.f32 %x, 0f3F800000;
+	@%q fma.rn.f32 %x, %x, %x, %x;
+	@%never fma.rn.f32 %x, %x, %x, %x;
+	@!%q add.f32 %x, %x, %x;
+	mul.f32 %x, %x, %x;`, make([]uint32, 8), Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"setp.lt.u32 ffffffff", "setp.gt.u32 ffffffff", "mov.f32 ffffffff", "fma.rn.f32 ff",
+		"add.f32 ffffff00", "mul.f32 ffffffff"}
+	at := slices.Index(e.lines, want[0])
+	if at < 0 || !slices.Equal(e.lines[at:min(at+len(want), len(e.lines))], want) {
+		t.Errorf("got %q, want them to contain %q", e.lines, want)
+	}
+}
+
 // TestAsyncCopies runs a copy with and without the required wait.
 func TestAsyncCopies(t *testing.T) {
 	body := func(wait string) string {

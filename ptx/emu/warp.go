@@ -20,6 +20,7 @@ type warp struct {
 	group           int    // index in groups, or none
 	unobserved      bool   // no observer of accesses, and writes are not tracked
 	checksRegisters bool   // register accesses are checked
+	direct          bool   // neither is needed: a check of registers, an event for each instruction
 	tracks          bool   // undefined values are tracked
 	yield           bool   // the group yields after the current instruction
 	turns           int    // yields of the groups so far
@@ -135,7 +136,7 @@ func (w *warp) runSlice(n int) {
 		count.Executed++
 		w.pc++
 		w.active = active
-		if active == full && !w.checksRegisters {
+		if active == full && w.direct {
 			in.exec(w, in)
 		} else {
 			count.idle += uint64(bits.OnesCount32(^active))
@@ -154,8 +155,11 @@ func (w *warp) runSlice(n int) {
 	}
 }
 
-// execPartly executes an instruction for some lanes, or with register checks.
+// execPartly executes an instruction for some lanes, or with register checks or events.
 func (w *warp) execPartly(in *inst) {
+	for _, f := range w.block.execute {
+		f(w.origin(in))
+	}
 	if w.checksRegisters {
 		w.checkRegisters(in)
 	}
