@@ -19,6 +19,8 @@ type Mistake struct {
 	// Hints lead to the place of the mistake, the last one to the fix. A mistake with hints is an
 	// exercise.
 	Hints []string `json:"hints,omitempty"`
+	// Learnt states the rule that the exercise teaches, for a reader who has solved it.
+	Learnt string `json:"learnt,omitempty"`
 	// Sizes is a product that shows the mistake.
 	Sizes Sizes `json:"sizes"`
 	// Finds is the checker that reports the mistake, "result" if C is wrong, or "stop" if the
@@ -55,6 +57,8 @@ var mistakes = []Mistake{
 			"Before the loop starts again, all threads must have finished reading.",
 			"Insert bar.sync 0; after the last fma, before the loop counter is increased.",
 		},
+		Learnt: "A loop over tiles in shared memory needs two barriers: one after the stores, and one after the " +
+			"reads, because the next phase overwrites what other warps may still read.",
 		Sizes: Sizes{32, 32, 32},
 	},
 	{
@@ -67,6 +71,8 @@ var mistakes = []Mistake{
 			"Look for the comparison that should test the column against N.",
 			"setp.lt.u32 must compare %col with %N, instead of 0 with 1.",
 		},
+		Learnt: "A grid of whole blocks covers more than C. Each thread compares its row and its column with the " +
+			"sizes before it uses memory, but still arrives at the barriers.",
 		Sizes: Sizes{32, 40, 32},
 	},
 	{
@@ -86,6 +92,8 @@ var mistakes = []Mistake{
 			"When the guarded load is skipped, the register must already hold a number.",
 			"Insert mov.f32 with 0f00000000 before the guarded ld.global.",
 		},
+		Learnt: "An instruction under a predicate leaves its register as it was. Where a tile extends beyond the " +
+			"matrix, zeros add nothing, so every other value is a fault.",
 		Sizes: Sizes{32, 32, 40},
 	},
 	{
@@ -98,6 +106,8 @@ var mistakes = []Mistake{
 			"threadIdx.y selects the row of the tile, and threadIdx.x the column.",
 			"Exchange %tid_x and %tid_y in the two lines that compute the address from %Bs_s.",
 		},
+		Learnt: "threadIdx.x runs along a row, of a matrix and of a tile: then a warp uses neighbouring words, in " +
+			"few sectors and in different banks.",
 		Sizes: Sizes{32, 32, 32},
 	},
 	{
@@ -116,6 +126,8 @@ var mistakes = []Mistake{
 			"Every thread adds to it. What is it before the first addition?",
 			"Insert mov.f32 %sum, 0f00000000; before the loop.",
 		},
+		Learnt: "A register has no value until a thread writes it. A sum begins with a zero that the kernel writes, " +
+			"also if a debugger shows zeros.",
 		Sizes: Sizes{32, 32, 16},
 	},
 	{

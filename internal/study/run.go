@@ -8,6 +8,7 @@ import (
 	"tilework/internal/explain"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
+	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
@@ -19,7 +20,7 @@ type Request struct {
 	GPU     string `json:"gpu"`
 	Tile    string `json:"tile"`    // "" for that of the rung
 	Mistake string `json:"mistake"` // "" for the sound kernel
-	// PTX replaces the kernel's own, as changed by the reader. "" keeps it.
+	// PTX is that of the kernel, with Mistake, as changed by the reader. "" keeps it.
 	PTX string `json:"ptx"`
 }
 
@@ -117,19 +118,30 @@ func prepare(q *Request, r *Rung, m *model.Model, tileName string) (*explain.Mac
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	source := explain.Source{Files: r.sources}
-	switch {
-	case q.PTX != "":
-		source.Edit = func(string) (string, error) { return q.PTX, nil }
-	case q.Mistake != "":
-		source.Edit = func(text string) (string, error) { return r.plant(text, q.Mistake) }
-	}
+	source := explain.Source{Files: r.sources, Edit: func(text string) (string, error) { return q.edit(r, k.Name, text) }}
 	machine, text, err := explain.NewMachine(k, tile, p, m, source)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	listing, numbers, err := list(text, r.sources)
 	return machine, listing, numbers, err
+}
+
+// edit returns the PTX of a request's kernel, where text is that of the sound one.
+func (q *Request) edit(r *Rung, name, text string) (string, error) {
+	var err error
+	if q.Mistake != "" {
+		if text, err = r.plant(text, q.Mistake); err != nil {
+			return "", err
+		}
+	}
+	if q.PTX == "" {
+		return text, nil
+	}
+	if _, err := ptx.Parse(name+".ptx", q.PTX); err != nil {
+		return "", err // with the line numbers of the reader's text
+	}
+	return withSources(q.PTX, text), nil
 }
 
 // findRequest returns the rung of a request, the rung below it and the GPU.
@@ -204,7 +216,7 @@ func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress 
 		x.Findings = append(x.Findings, finding(&report.Findings[i], numbers))
 	}
 	if runErr != nil {
-		x.Stopped = runErr.Error()
+		x.Stopped = numbers.renumber(runErr.Error())
 		return x, nil
 	}
 	if x.Explanation, err = machine.Explain(p, m, counters); err != nil {

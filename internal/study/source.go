@@ -80,7 +80,8 @@ func list(text string, files []string) (*Listing, lines, error) {
 			at = PTXLine{File: names[number], Line: from}
 		case isLoc:
 			at = PTXLine{}
-		case isFile, line == "" && (len(x.PTX) == 0 || x.PTX[len(x.PTX)-1].Text == ""): // one empty line at most
+		case isFile, line == "" && (len(x.PTX) == 0 || x.PTX[len(x.PTX)-1].Text == "" && all[i-1] != ""):
+			// Of the empty lines around directives, one is enough.
 		default:
 			shown := PTXLine{Text: line}
 			if strings.HasSuffix(line, ";") && !strings.HasPrefix(line, "\t.") {

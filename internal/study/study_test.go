@@ -111,6 +111,9 @@ func TestMistakes(t *testing.T) {
 		if len(m.Hints) > 0 {
 			exercises++
 		}
+		if (len(m.Hints) > 0) != (m.Learnt != "") {
+			t.Errorf("%s: got %d hints and the rule %q, want both or none", m.ID, len(m.Hints), m.Learnt)
+		}
 		t.Run(m.ID, func(t *testing.T) {
 			x := run(t, Request{Rung: m.Rung, Sizes: m.Sizes, Mistake: m.ID})
 			if x.Solved != (m.Finds == "coalesce") {
@@ -142,6 +145,43 @@ func TestMistakes(t *testing.T) {
 	}
 	if exercises != 5 {
 		t.Errorf("got %d exercises, want 5", exercises)
+	}
+}
+
+// TestEdited runs each mistake as text that the reader has edited. The findings are those of Break,
+// in as many cards and at the lines of the text.
+func TestEdited(t *testing.T) {
+	for _, m := range Mistakes() {
+		q := Request{Rung: m.Rung, Sizes: m.Sizes, Mistake: m.ID, GPU: "h200"}
+		planted := run(t, q)
+		listing, err := List(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []string
+		for _, line := range listing.PTX {
+			text = append(text, line.Text)
+		}
+		const added = 3 // lines, two of them empty
+		at := slices.IndexFunc(text, func(line string) bool { return strings.Contains(line, ".reg ") })
+		text = slices.Insert(text, at, "", "", "\t// edited")
+		q.PTX = strings.Join(text, "\n") + "\n"
+		edited := run(t, q)
+		if len(edited.Listing.PTX) != len(text) {
+			t.Fatalf("%s: the listing has %d lines, want the %d of the text", m.ID, len(edited.Listing.PTX), len(text))
+		}
+		if len(edited.Findings) != len(planted.Findings) || edited.Wrong != planted.Wrong ||
+			(edited.Stopped == "") != (planted.Stopped == "") {
+			t.Fatalf("%s: got %d findings and %d wrong elements, want %d and %d", m.ID, len(edited.Findings), edited.Wrong,
+				len(planted.Findings), planted.Wrong)
+		}
+		for i, f := range edited.Findings {
+			want := planted.Findings[i]
+			if f.At.Line != want.At.Line+added || f.At.File != want.At.File || f.At.Source != want.At.Source ||
+				f.Count != want.Count {
+				t.Errorf("%s: got finding %+v, want %+v", m.ID, f, want)
+			}
+		}
 	}
 }
 
