@@ -55,7 +55,7 @@ var ready = map[string]string{
 	"watch":     `document.querySelector("#watch .tick")`,
 	"break":     `document.querySelector("#break-verdict .verdict") && document.querySelector("#break-listing .mark")`,
 	"own":       `document.querySelector("#own-result .verdict") && document.querySelector("#own-listing .line")`,
-	"occupancy": `document.querySelector("#occupancy-result .bars")`,
+	"occupancy": `document.querySelector("#occupancy-result :is(.bars, button)")`,
 }
 
 // TestParts opens each part at the widths of phones and screens in light and dark mode. Nothing is
@@ -195,12 +195,14 @@ func TestWatch(t *testing.T) {
 	for _, step := range []struct {
 		key, click, want string
 	}{
-		{"ArrowRight", "", "1 of 21, phase 0. Warp 0: 4 threads load from A in global memory: 1 sector of 32 bytes."},
-		{"", "[data-go=next]", "2 of 21, phase 0. Warp 0: 4 threads store elements of A to shared memory: 1 wavefront."},
-		{"PageDown", "", "10 of 21, phase 0. Barrier: all 4 threads have arrived, and go on together."},
-		{"", "[data-go=back]", "9 of 21, phase 0. Warp 0: 4 threads read 2 words of B in shared memory: 1 wavefront. " +
+		{"ArrowRight", "", "1 of 25, phase 0. Warp 0: 4 threads load from A in global memory: 1 sector of 32 bytes."},
+		{"", "[data-go=next]", "2 of 25, phase 0. Warp 0: 4 threads store elements of A to shared memory: 1 wavefront."},
+		{"PageDown", "", "12 of 25, phase 0. Barrier: all 4 threads have arrived, and go on together."},
+		{"", "[data-go=back]", "11 of 25, phase 0. Warp 0: 4 threads multiply an element of A by one of B each, and add to " +
+			"their sums."},
+		{"ArrowLeft", "", "10 of 25, phase 0. Warp 0: 4 threads read 2 words of B in shared memory: 1 wavefront. " +
 			"Threads that want the same word share it."},
-		{"", "[data-go=last]", "21 of 21. Warp 0: 4 threads write sums to C: 1 sector of 32 bytes."},
+		{"", "[data-go=last]", "25 of 25. Warp 0: 4 threads write sums to C: 1 sector of 32 bytes."},
 	} {
 		if step.key != "" {
 			b.Press(step.key)
@@ -217,6 +219,14 @@ func TestWatch(t *testing.T) {
 	if total != "46" { // 1·9 + 2·5 + 3·1 + 4·6
 		t.Errorf("C[0][0] is %s, want 46", total)
 	}
+	// A smaller product has fewer steps than the present one, and begins with the first.
+	b.Wait(`location.hash.includes("at=25")`)
+	b.Eval(`(() => {
+		const field = document.querySelector("#watch-sizes [aria-label='K, exact']");
+		field.value = 2;
+		field.dispatchEvent(new Event("change"));
+	})()`, nil)
+	b.Wait(`document.querySelector("#caption").textContent.startsWith("The block computes 4 elements")`)
 }
 
 // TestWatchRungs follows each rung to the end, and checks the sum of the last element of the block.
@@ -314,7 +324,19 @@ func TestBreak(t *testing.T) {
 			t.Errorf("%s: got %d marks and %q", m.ID, seen.Marks, seen.Text)
 		}
 	}
-	// The second exercise is solved by the boundary test.
+	// The first exercise has as many findings as its mistake.
+	b.Click(".exercise:nth-child(1) summary")
+	b.Wait(`document.querySelector(".exercise:nth-child(1) textarea").value`)
+	b.Click(".exercise:nth-child(1) .run .primary")
+	b.Wait(`document.querySelector(".exercise:nth-child(1) .verdict.bad")`)
+	var cards, numbers int
+	b.Eval(`document.querySelectorAll(".exercise:nth-child(1) .finding").length`, &cards)
+	b.Eval(`document.querySelector(".exercise:nth-child(1) .numbers").textContent.split("\n").length`, &numbers)
+	if cards != 2 || numbers < 100 {
+		t.Errorf("the first exercise has %d findings and %d numbers of lines, want 2 findings", cards, numbers)
+	}
+	b.Click(".exercise:nth-child(1) summary")
+	// The second exercise is solved by the boundary test, and says what it teaches.
 	b.Click(".exercise:nth-child(2) summary")
 	b.Wait(`document.querySelector(".exercise:nth-child(2) textarea").value.includes("0, 1;")`)
 	b.Click(".exercise:nth-child(2) .run .primary")
@@ -324,7 +346,8 @@ func TestBreak(t *testing.T) {
 		text.value = text.value.replace("0, 1;", "%col, %N;");
 	})()`, nil)
 	b.Click(".exercise:nth-child(2) .run .primary")
-	b.Wait(`document.querySelector(".exercise:nth-child(2) .verdict.good")`)
+	b.Wait(`document.querySelector(".exercise:nth-child(2) .verdict.good") &&
+		document.querySelector(".exercise:nth-child(2) .why").textContent.startsWith("Learnt: A grid of whole blocks")`)
 	visit(b, url+"#break", ready["break"])
 	var state string
 	b.Eval(`document.querySelector(".exercise:nth-child(2) .state").textContent`, &state)

@@ -1,6 +1,7 @@
 // Planted mistakes with what the checkers find, and the exercises.
 import { call, stop } from "./engine.js";
-import { byID, h, plural, runner } from "./dom.js";
+import { oneOf, read } from "./address.js";
+import { byID, h, numbered, plural, runner, threadName } from "./dom.js";
 import { failure, verdict } from "./ladder.js";
 import { listing } from "./listing.js";
 import { linkToThreads } from "./watch.js";
@@ -16,12 +17,12 @@ function threads(finding, dim) {
 	const rect = (i, edge, name) => h("rect", { x: i % cols * cell - edge, y: Math.floor(i / cols) * cell - edge, width: cell - 2 + 2 * edge, height: cell - 2 + 2 * edge, class: name });
 	for (let i = 0; i < dim[0] * dim[1]; i++) cells.push(rect(i, 0, "thread"));
 	places.filter(same).forEach((p, i) => cells.push(rect(p.thread.X + dim[0] * p.thread.Y, 1, i ? "thread other" : "thread at")));
-	const name = p => `thread (${p.thread.X},${p.thread.Y})`;
-	const where = p => same(p) ? "" : ` of block (${p.block.X},${p.block.Y})`;
+	const name = p => threadName(p.thread.X, p.thread.Y, p.thread.Z);
+	const where = p => same(p) ? "" : ` of block (${p.block.X},${p.block.Y},${p.block.Z})`;
 	const words = places.map((p, i) => h("span", { class: "key " + (i ? "other" : "at") }, `${name(p)}${where(p)}: ${p.opcode}`));
 	return h("figure", { class: "threads" },
 		h("svg", { viewBox: `-2 -2 ${cols * cell + 2} ${rows * cell + 2}`, role: "img", "aria-label": `The block, with ${places.map(name).join(" and ")}` }, cells),
-		h("figcaption", {}, `Block (${finding.at.block.X},${finding.at.block.Y})`, words));
+		h("figcaption", {}, `Block (${finding.at.block.X},${finding.at.block.Y},${finding.at.block.Z}), indices as (x,y,z)`, words));
 }
 
 // findings returns the findings with the lines of their sources. request is that of a run which
@@ -98,6 +99,7 @@ export function breaking(contents, remember) {
 		const load = async () => {
 			try {
 				text.value = (await call("list", { ...request, mistake: m.id })).ptx.map(l => l.text).join("\n") + "\n";
+				text.dispatchEvent(new Event("input"));
 			} catch (error) {
 				said.replaceChildren(failure(error));
 			}
@@ -105,8 +107,8 @@ export function breaking(contents, remember) {
 		runner(buttons, "Check", async progress => {
 			said.replaceChildren(h("p", { class: "note" }, "Running …"));
 			try {
-				const mine = { ...request, ptx: text.value }, x = await call("run", mine, progress);
-				said.replaceChildren(...[verdict(x), wrong(x), x.stopped && h("p", { class: "facts" }, x.stopped), ...findings(x, x.block, mine)].filter(Boolean));
+				const mine = { ...request, mistake: m.id, ptx: text.value }, x = await call("run", mine, progress);
+				said.replaceChildren(...[verdict(x), x.solved && h("p", { class: "why" }, h("strong", {}, "Learnt: "), m.learnt), wrong(x), x.stopped && h("p", { class: "facts" }, x.stopped), ...findings(x, x.block, mine)].filter(Boolean));
 				if (x.solved) {
 					solved.add(m.id);
 					try {
@@ -123,9 +125,12 @@ export function breaking(contents, remember) {
 		buttons.append(h("button", { type: "button", onclick: load }, "Start over"));
 		return h("details", { class: "exercise", ontoggle: event => event.target.open && !text.value && load() },
 			h("summary", {}, `Exercise ${i + 1}: kernel ${m.rung.name}, ${m.sizes.m}×${m.sizes.n}×${m.sizes.k} `, state),
-			text, buttons, said,
+			numbered(text), buttons, said,
 			m.hints.map((hint, n) => h("details", { class: "hint" }, h("summary", {}, `Hint ${n + 1}`), h("p", {}, hint))));
 	}
 
-	return query => choose(all.find(m => m.id === query.mistake) ?? chosen);
+	return query => {
+		const { mistake } = read(query, { mistake: oneOf(all.map(m => m.id)) });
+		choose(all.find(m => m.id === mistake) ?? chosen);
+	};
 }

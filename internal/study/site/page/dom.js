@@ -37,6 +37,9 @@ export function si(n) {
 	return significant(n) + " " + prefixes[i];
 }
 
+// threadName names a thread as the messages of the checkers do.
+export const threadName = (x, y, z) => `thread (${x},${y},${z})`;
+
 export function plural(n, noun) {
 	return `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
 }
@@ -52,7 +55,10 @@ export function sliders(parent, max, sizes, changed) {
 		});
 		const read = from => {
 			const n = Math.round(Number(from.value));
-			if (!(n >= 1 && n <= max)) return;
+			if (!(n >= 1 && n <= max)) {
+				from.reportValidity();
+				return;
+			}
 			sizes[side] = n;
 			range.value = exact.value = n;
 			changed(sizes);
@@ -67,6 +73,16 @@ export function sliders(parent, max, sizes, changed) {
 		Object.assign(sizes, next);
 		for (const side in inputs) inputs[side](sizes[side]);
 	};
+}
+
+// numbered returns a text field with the numbers of its lines.
+export function numbered(text) {
+	const numbers = h("div", { class: "numbers", "aria-hidden": "true" });
+	const count = () => (numbers.textContent = Array.from({ length: text.value.split("\n").length }, (_, i) => i + 1).join("\n"));
+	text.addEventListener("input", count);
+	text.addEventListener("scroll", () => (numbers.scrollTop = text.scrollTop));
+	count();
+	return h("div", { class: "numbered" }, numbers, text);
 }
 
 // announce makes a screen reader say a sentence.

@@ -80,7 +80,8 @@ export class Grid {
 export function cross(a, b, c) {
 	const box = h("div", { class: "cross" }, h("div"), b.element, a.element, c.element);
 	box.style.gridTemplateColumns = `${a.cols}fr ${c.cols}fr`;
-	box.style.width = `min(100%, ${(a.cols + c.cols) * a.unit + 14}px)`;
+	const ratio = (a.cols + c.cols) / (b.rows + c.rows);
+	box.style.width = `min(100%, ${(a.cols + c.cols) * a.unit + 14}px, ${ratio.toFixed(3)} * var(--room, 100rem))`;
 	return box;
 }
 

@@ -1,6 +1,7 @@
 // The ladder: the rungs, a run of one, and its counters beside those of the rung below.
 import { call, stop, Stopped } from "./engine.js";
 import { announce, byID, h, number, plural, runner, significant, sliders } from "./dom.js";
+import { any, oneOf, read, whole } from "./address.js";
 import { listing } from "./listing.js";
 import { roofline } from "./roofline.js";
 
@@ -9,7 +10,7 @@ const sum = (list, field) => (list ?? []).reduce((n, a) => n + a[field], 0);
 // rows are the counters: a name, an explanation, a function of the measured run, and whether more is
 // better.
 const rows = [
-	["FLOP per requested byte", "operations per byte that the threads load, in whole tiles", (m, x) => x, true],
+	["FLOP per byte loaded", "operations per byte that the threads load, in whole tiles", (m, x) => x, true],
 	["Bytes requested", "from global memory, by all threads", m => sum(m.global, "asked")],
 	["Sectors", "pieces of 32 bytes that move, once per request of a warp", m => sum(m.global, "sectors")],
 	["Distinct sectors", "what would move with an unlimited cache", m => m.distinct_sectors],
@@ -119,10 +120,11 @@ export function ladder(contents, remember) {
 		return [
 			verdict(x),
 			h("p", { class: "facts" }, `${plural(e.launch.blocks, "block")} of ${plural(e.launch.threads, "thread")}, ` +
-				`${e.fit.occupancy.blocks} at a time on an SM (limited by ${e.fit.occupancy.binding.join(" and ")}). ` +
+				`${e.fit.occupancy.blocks} at a time on an SM (limited by ${e.fit.occupancy.binding.join(" and ")}` +
+				`${e.fit.registers_counted ? "" : ", registers not counted"}). ` +
 				`${plural(e.phase.count, "step")} along K.`),
 			h("div", { class: "columns even" }, counters(x, r.name),
-				e.roof ? roofline(e.roof, points, e.gpu) : h("p", { class: "notice" }, `No roofline: ${e.no_roof}.`)),
+				e.roof ? roofline(e.roof, points, x.bounds) : h("p", { class: "notice" }, `No roofline: ${e.no_roof}.`)),
 			advice.length > 0 && h("details", {}, h("summary", {}, `${plural(advice.length, "remark")} of the checkers`),
 				h("ul", {}, advice.map(f => h("li", {}, f.message)))),
 			r.id === "wgmma" && h("p", { class: "note" },
@@ -145,7 +147,8 @@ export function ladder(contents, remember) {
 		byID("rung-title").textContent = r.title;
 		byID("rung-idea").replaceChildren(...r.idea.map(s => h("li", {}, s)));
 		const above = contents.rungs[contents.rungs.indexOf(r) + 1];
-		byID("rung-limit").replaceChildren(h("strong", {}, "Limit: "), r.limit, " ",
+		const gpu = contents.gpus.find(g => g.name === state.gpu), figures = r.measured?.gpu === state.gpu ? r.figures : gpu.limits[r.arithmetic];
+		byID("rung-limit").replaceChildren(h("strong", {}, "Limit: "), `${r.limit} ${figures} `,
 			above ? h("a", { href: `#ladder?rung=${above.id}` }, `Next: ${above.name}`) : "");
 		byID("rung-facts").textContent = `Kernel ${r.name} · tile ${chosen} · ${r.arithmetic}`;
 		remember(state);
@@ -154,14 +157,10 @@ export function ladder(contents, remember) {
 	}
 
 	return query => {
-		const next = {};
-		if (rungOf(query.rung)) Object.assign(next, { rung: query.rung, tile: "" }, rungOf(query.rung).sizes);
-		if (rungOf(next.rung ?? state.rung).tiles.includes(query.tile)) next.tile = query.tile;
-		if (contents.gpus.some(g => g.name === query.gpu)) next.gpu = query.gpu;
-		for (const side of ["m", "n", "k"]) {
-			const n = Number(query[side]);
-			if (Number.isInteger(n) && n >= 1 && n <= contents.max_side) next[side] = n;
-		}
-		choose(next, false);
+		const side = whole(1, contents.max_side);
+		const asked = read(query, { rung: oneOf(contents.rungs.map(r => r.id)), tile: any, gpu: oneOf(contents.gpus.map(g => g.name)), m: side, n: side, k: side });
+		const r = rungOf(asked.rung ?? state.rung);
+		if (asked.tile) oneOf(r.tiles)(asked.tile, "tile");
+		choose({ ...asked.rung ? { tile: "", ...r.sizes } : {}, ...asked }, false);
 	};
 }

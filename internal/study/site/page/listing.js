@@ -1,8 +1,8 @@
 // Go and PTX side by side, with matching lines.
 import { h } from "./dom.js";
 
-// kinds of instructions, which are marked by color as in the pictures of the documentation.
-const kinds = [
+// kinds of instructions. Each has one color in all parts of the page.
+export const kinds = [
 	["global", /\b(ld|st)\.global|cp\.async|cp\.reduce/, "global memory"],
 	["shared", /\b(ld|st)\.shared|ldmatrix|stmatrix/, "shared memory"],
 	["sync", /\bbar(rier)?\.|mbarrier|fence|wait_group|commit_group/, "barriers and waits"],

@@ -1,5 +1,6 @@
 // The parts of the page, and the address that selects one with its state: #ladder?rung=mma&m=64.
 import { call } from "./engine.js";
+import { oneOf } from "./address.js";
 import { byID, h } from "./dom.js";
 import { ladder } from "./ladder.js";
 import { watch } from "./watch.js";
@@ -7,19 +8,23 @@ import { breaking } from "./break.js";
 import { occupancy } from "./occupancy.js";
 import { own } from "./own.js";
 
+const hidden = "view"; // the target of the link that skips the navigation
 const makers = { ladder, watch, break: breaking, own, occupancy };
 const parts = {};
 let shown; // the address whose state the page shows
 
 function address() {
 	const [name, query] = location.hash.slice(1).split("?");
-	return [makers[name] ? name : "ladder", Object.fromEntries(new URLSearchParams(query))];
+	return [name || "ladder", Object.fromEntries(new URLSearchParams(query))];
 }
 
 function show(contents) {
-	const [name, state] = address();
+	const [name, query] = address();
+	if (name === hidden && shown !== undefined) return;
 	shown = location.hash;
-	for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== name;
+	const select = id => document.querySelectorAll("main > section").forEach(section => (section.hidden = section.id !== id));
+	select(name);
+	document.body.dataset.part = name;
 	for (const a of document.querySelectorAll("nav a")) {
 		if (a.hash === "#" + name) a.setAttribute("aria-current", "page");
 		else a.removeAttribute("aria-current");
@@ -29,8 +34,17 @@ function show(contents) {
 		history.replaceState(null, "", `#${name}?${new URLSearchParams(state)}`);
 		shown = location.hash;
 	};
-	parts[name] ??= makers[name](contents, remember);
-	parts[name](state);
+	byID("refused").hidden = true;
+	try {
+		oneOf(Object.keys(makers))(name, "The part of the page");
+		parts[name] ??= makers[name](contents, remember);
+		parts[name](query);
+	} catch (error) {
+		select("");
+		byID("refused").hidden = false;
+		byID("refused").replaceChildren(h("strong", {}, "The page cannot show this address. "), `${error.message} `,
+			h("a", { href: `#${Object.hasOwn(makers, name) ? name : "ladder"}` }, "Show the page without it"));
+	}
 }
 
 try {

@@ -1,5 +1,6 @@
 // The occupancy calculator with the question of the textbook.
 import { call } from "./engine.js";
+import { oneOf, read, whole } from "./address.js";
 import { announce, byID, h, number, plural } from "./dom.js";
 import { failure } from "./ladder.js";
 
@@ -46,13 +47,28 @@ export function occupancy(contents, remember) {
 			type: "radio", name: "answer", onchange: () => {
 				answer.className = "verdict " + (why ? "bad" : "good");
 				answer.textContent = why ? `No. ${why}` : "Right: 2,048 / 256 = 8 blocks, 24 by shared memory, 16 by the block limit.";
+				if (!why) reveal();
 			},
 		}), h("span", {}, text))));
 	byID("question").append(answer);
 
+	// The calculator begins with the SM and the block of the question. It keeps the result until the
+	// reader has answered, asks for it, or changes a value.
+	let revealed = false;
+	function reveal() {
+		if (revealed) return;
+		revealed = true;
+		compute();
+	}
+
 	async function compute() {
 		remember(state);
 		byHand.hidden = byHand.disabled = state.gpu !== "";
+		if (!revealed && Object.entries(textbook).every(([name, value]) => state[name] === value)) {
+			out.replaceChildren(h("p", { class: "note" }, "The calculator has the numbers of the question, and shows its result after your answer."),
+				h("div", { class: "run" }, h("button", { type: "button", onclick: reveal }, "Show the result")));
+			return;
+		}
 		try {
 			show(await call("occupancy", {
 				gpu: state.gpu,
@@ -80,11 +96,8 @@ export function occupancy(contents, remember) {
 	}
 
 	return query => {
-		for (const [name, , min, max] of [...fields, ...limits]) {
-			const n = Number(query[name] ?? NaN);
-			if (n >= min && n <= max) state[name] = n;
-		}
-		if (contents.gpus.some(g => g.name === query.gpu)) state.gpu = query.gpu;
+		Object.assign(state, read(query, { ...Object.fromEntries([...fields, ...limits].map(([name, , min, max]) => [name, whole(min, max)])),
+			gpu: oneOf(["", ...contents.gpus.map(g => g.name)]) }));
 		for (const e of form.elements) if (e.name) e.value = state[e.name];
 		compute();
 	};

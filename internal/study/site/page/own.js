@@ -1,6 +1,7 @@
 // The reader's own PTX with all checkers.
 import { call, stop } from "./engine.js";
-import { byID, h, plural, runner } from "./dom.js";
+import { any, read } from "./address.js";
+import { byID, h, numbered, plural, runner } from "./dom.js";
 import { findings, marksOf } from "./break.js";
 import { failure, verdict } from "./ladder.js";
 import { listing } from "./listing.js";
@@ -157,10 +158,11 @@ export function own(contents, remember) {
 		fill();
 	}
 
-	// read lists the kernels of the PTX. It keeps the launch if the kernel has as many parameters as
+	// list lists the kernels of the PTX. It keeps the launch if the kernel has as many parameters as
 	// before.
-	async function read() {
+	async function list() {
 		q.ptx = text.value;
+		text.dispatchEvent(new Event("input"));
 		try {
 			kernels = (await call("kernels", q)).kernels;
 		} catch (error) {
@@ -192,17 +194,25 @@ export function own(contents, remember) {
 			return;
 		}
 		text.value = await file.text();
-		await read();
+		await list();
 	});
 	form.addEventListener("submit", event => event.preventDefault());
 	// Pasted text was read already. Reading it again when the text loses the focus would replace the
 	// form, and with it the button that is being clicked.
-	text.addEventListener("change", () => { if (text.value !== q.ptx) read(); });
-	text.addEventListener("paste", () => setTimeout(read)); // after the text has changed
+	text.addEventListener("change", () => { if (text.value !== q.ptx) list(); });
+	text.addEventListener("paste", () => setTimeout(list)); // after the text has changed
+	const place = h("span");
+	text.before(place);
+	place.replaceWith(numbered(text));
 	byID("own-file").replaceWith(fileButton("Open a file", ".ptx,.txt", "Open a file with PTX", open));
 	onDrop(text, open);
 
-	return async query => {
+	return query => {
+		read(query, { z: any });
+		show(query);
+	};
+
+	async function show(query) {
 		try {
 			if (query.z) q = { ...q, ...await unpack(query.z) };
 			else if (!q.ptx) q = await call("example", { rung: "tiled-16", gpu: "h200", m: 40, n: 40, k: 40 });
@@ -211,6 +221,6 @@ export function own(contents, remember) {
 			return;
 		}
 		text.value = q.ptx;
-		if (await read()) run();
-	};
+		if (await list()) run();
+	}
 }

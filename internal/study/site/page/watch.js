@@ -1,13 +1,13 @@
 // One block of a small product, warp instruction by warp instruction.
 import { call } from "./engine.js";
-import { announce, byID, h, number, plural, sliders } from "./dom.js";
+import { any, listOf, oneOf, read, whole } from "./address.js";
+import { announce, byID, h, number, plural, sliders, threadName } from "./dom.js";
 import { failure } from "./ladder.js";
-import { listing } from "./listing.js";
+import { kinds, listing } from "./listing.js";
 import { Stage } from "./stage.js";
 
-const ops = [["load", "load into registers"], ["store", "store to shared memory"], ["copy", "copy to shared memory"], ["wait", "wait or signal"],
-	["barrier", "barrier"], ["read", "read shared memory"], ["multiply", "tensor cores"], ["write", "write C"]];
-const kindOf = op => op === "arrive" ? "wait" : op;
+// kindOf holds the kind of instruction of each step, which selects its color.
+const kindOf = { load: "global", write: "global", copy: "global", store: "shared", read: "shared", fma: "math", multiply: "math", barrier: "sync", wait: "sync", arrive: "sync" };
 
 // edited is a kernel that the reader has changed, for an address with edited=1.
 let edited;
@@ -44,6 +44,7 @@ function describe(s, opcode) {
 		return `${who} ${verb("reads", "read")} ${plural(words, "word")} of ${p.matrix || "zeros"} in shared memory: ${passes}.` +
 			(words < p.words.length ? " Threads that want the same word share it." : "");
 	}
+	case "fma": return `${who} ${verb("multiplies an element of A by one of B, and adds to its sum", "multiply an element of A by one of B each, and add to their sums")}.`;
 	case "multiply": {
 		const [a, b, c] = s.parts;
 		return `Warp ${s.warp}: one instruction of the tensor cores multiplies ${plural(a.elements.length, "element")} of ${a.matrix} in registers by ` +
@@ -79,17 +80,23 @@ export function watch(contents, remember) {
 	const state = { rung: first.id, ...first.watched, block: 0 };
 	const form = byID("watch-form"), timeline = byID("timeline"), found = byID("watch-finding");
 	const buttons = Object.fromEntries([...document.querySelectorAll("[data-go]")].map(b => [b.dataset.go, b]));
-	let data, steps, stage, timer, saving, loads = 0, at = 0, element = 0, pair, scale, past;
+	let data, steps, stage, timer, saving, loads = 0, at = 0, element = 0, pair, scale;
 
 	form.elements.rung.append(...contents.rungs.map(r => h("option", { value: r.id }, r.name)));
 	form.elements.rung.addEventListener("change", () => {
 		const r = contents.rungs.find(r => r.id === form.elements.rung.value);
 		load({ rung: r.id, ...r.watched, block: 0 });
 	});
-	form.elements.block.addEventListener("change", () => load({ ...state, block: Number(form.elements.block.value) }));
+	form.elements.block.addEventListener("change", () => another({ block: Number(form.elements.block.value) }));
 	form.addEventListener("submit", event => event.preventDefault());
-	const set = sliders(byID("watch-sizes"), contents.max_steps, { ...first.watched }, s => load({ ...state, ...s, block: 0 }));
+	const set = sliders(byID("watch-sizes"), contents.max_steps, { ...first.watched }, s => another({ ...s, block: 0 }));
 	for (const name of ["row", "col"]) byID(`sum-${name}`).addEventListener("change", () => choose(Number(byID("sum-row").value) * data.b[0].length + Number(byID("sum-col").value)));
+
+	// another shows another block of the kernel from its first step, without the finding.
+	function another(changes) {
+		const { threads, lines, ...kept } = state;
+		load({ ...kept, at: 0, ...changes });
+	}
 
 	// load shows a block from its first step, or from the step in the state.
 	async function load(next) {
@@ -103,9 +110,11 @@ export function watch(contents, remember) {
 		remember(state);
 		let answer;
 		try {
-			const request = { ...state, gpu: "h200", ptx: state.edited ? edited ?? "" : "" };
-			answer = await call("watch", { rung: request.rung, gpu: request.gpu, mistake: request.ptx ? "" : request.mistake ?? "", ptx: request.ptx,
+			if (state.edited && !edited) throw new Error("This address is for a kernel that a reader edited, and this page does not have it: check the exercise again.");
+			answer = await call("watch", { rung: state.rung, gpu: "h200", mistake: state.mistake ?? "", ptx: state.edited ? edited : "",
 				m: state.m, n: state.n, k: state.k, block: state.block });
+			if (mine !== loads) return; // the reader has gone on
+			checkState(answer);
 		} catch (error) {
 			if (mine !== loads) return;
 			steps = undefined;
@@ -114,13 +123,12 @@ export function watch(contents, remember) {
 			byID("matrices").replaceChildren(failure(error));
 			return;
 		}
-		if (mine !== loads) return; // the reader has gone on
 		data = answer;
 		steps = data.steps;
 		const names = Array.from({ length: data.grid[0] * data.grid[1] }, (_, i) => h("option", { value: i }, `(${i % data.grid[0]}, ${Math.floor(i / data.grid[0])})`));
 		form.elements.block.replaceChildren(...names);
 		form.elements.block.value = state.block;
-		stage = new Stage(byID("matrices"), byID("inside"), data, choose, block => load({ ...state, at: 0, block }));
+		stage = new Stage(byID("matrices"), byID("inside"), data, choose, block => another({ block }));
 		element = stage.mine[0] ?? 0;
 		buildTimeline();
 		listing(byID("watch-ptx"), { go: [], ptx: data.listing.ptx });
@@ -130,15 +138,21 @@ export function watch(contents, remember) {
 			(r.small === r.tile ? "." : `: a smaller tile than the ladder's ${r.tile}, so that you can tell the elements apart.`);
 	}
 
+	// checkState refuses a step, a thread or a line that the block does not have.
+	function checkState(answer) {
+		whole(0, answer.steps.length)(String(state.at ?? 0), "at");
+		for (const t of state.threads ?? []) whole(0, answer.block.reduce((a, b) => a * b) - 1)(String(t), "threads");
+		for (const line of state.lines ?? []) whole(1, answer.listing.ptx.length)(String(line), "lines");
+	}
+
 	// showFinding jumps to the threads of a finding, if the address names them.
 	function showFinding() {
-		const list = text => String(text ?? "").split(",").filter(Boolean).map(Number);
-		const threads = list(state.threads), lines = list(state.lines);
-		const broken = contents.mistakes.find(m => m.id === state.mistake);
+		const threads = state.threads ?? [], lines = state.lines ?? [];
+		const broken = !state.edited && contents.mistakes.find(m => m.id === state.mistake);
 		pair = threads.length ? threads : undefined;
 		found.hidden = !broken && !pair;
 		const where = pair ? racing(steps, lines, threads) : [];
-		const name = t => `thread (${t % data.block[0]},${Math.floor(t / data.block[0]) % data.block[1]})`;
+		const [x, y] = data.block, name = t => threadName(t % x, Math.floor(t / x) % y, Math.floor(t / x / y));
 		const jump = n => h("button", { type: "button", onclick: () => go(n + 1) }, `Step ${number(n + 1)}`);
 		found.replaceChildren(
 			h("p", {}, h("strong", {}, broken ? `${broken.title}. ` : "Your kernel. "), pair ? pair.map((t, i) => [
@@ -146,17 +160,14 @@ export function watch(contents, remember) {
 				: "This kernel has the mistake.", where.length > 1 ? " use the same word, and nothing orders one before the other." : "."),
 			h("p", {}, h("a", { href: broken ? `#break?mistake=${broken.id}` : "#break" }, "Back to the finding"), " · ",
 				h("a", { href: `#watch?rung=${state.rung}` }, "Watch the correct kernel")));
-		go(where.length ? Math.max(...where) + 1 : Math.min(Number(state.at) || 0, steps.length));
+		go(where.length ? Math.max(...where) + 1 : state.at ?? 0);
 	}
 
 	function buildTimeline() {
-		const bar = (list, name) => h("path", { class: "tick " + name, d: list.map(i => `M${i} 0h1v1h-1z`).join("") });
-		const used = ops.filter(([op]) => steps.some(s => kindOf(s.op) === op));
+		const bar = kind => h("path", { class: "tick " + kind, d: steps.flatMap((s, i) => kindOf[s.op] === kind ? [`M${i} 0h1v1h-1z`] : []).join("") });
 		const starts = steps.flatMap((s, i) => i > 0 && s.phase !== steps[i - 1].phase ? [i] : []);
-		past = h("rect", { class: "future", x: 0, y: 0, width: steps.length, height: 1 });
 		const svg = h("svg", { viewBox: `0 0 ${steps.length} 1`, preserveAspectRatio: "none", class: "ticks", "aria-hidden": "true" },
-			used.map(([op]) => bar(steps.flatMap((s, i) => kindOf(s.op) === op ? [i] : []), op)), past,
-			starts.map(i => h("line", { x1: i, x2: i, y1: 0, y2: 1, class: "first" })));
+			kinds.map(([kind]) => bar(kind)), starts.map(i => h("line", { x1: i, x2: i, y1: 0, y2: 1, class: "first" })));
 		svg.addEventListener("click", event => {
 			const r = svg.getBoundingClientRect();
 			pause();
@@ -166,7 +177,7 @@ export function watch(contents, remember) {
 			pause();
 			go(Number(scale.value));
 		} });
-		timeline.replaceChildren(svg, scale, h("p", { class: "legend", "aria-hidden": "true" }, used.map(([op, name]) => h("span", { class: "key " + op }, name))));
+		timeline.replaceChildren(svg, scale);
 	}
 
 	function choose(e) {
@@ -192,12 +203,10 @@ export function watch(contents, remember) {
 		stage.draw(at, element, pair);
 		scale.value = at;
 		scale.setAttribute("aria-valuetext", s ? `Step ${at} of ${steps.length}` : "Before the first step");
-		past.setAttribute("x", at);
-		past.setAttribute("width", steps.length - at);
 		const text = s ? `${number(at)} of ${number(steps.length)}${s.phase >= 0 ? `, phase ${s.phase}` : ""}. ${describe(s, data.listing.ptx[s.line - 1].text)}`
 			: stage.mine.length ? `The block computes ${plural(stage.mine.length, "element")} of C with ${plural(threads, "thread")}. Step forward, or play.`
 				: "The block has no elements of C. Choose another.";
-		byID("caption").textContent = text;
+		byID("caption").replaceChildren(...s ? [h("span", { class: "key " + kindOf[s.op], "aria-hidden": "true" })] : [], text);
 		if (!timer) announce(text);
 		formula();
 		const box = byID("watch-ptx").querySelector(".code"), lines = box.querySelectorAll(".line"), line = lines[(s?.line ?? 1) - 1];
@@ -261,12 +270,11 @@ export function watch(contents, remember) {
 	addEventListener("hashchange", pause);
 
 	return query => {
-		const r = contents.rungs.find(r => r.id === query.rung) ?? (query.rung === undefined && contents.rungs.find(r => r.id === state.rung)) ?? first;
-		const next = { rung: r.id, ...query.rung || state.rung !== r.id ? r.watched : { m: state.m, n: state.n, k: state.k }, block: 0 };
-		for (const side of ["m", "n", "k"]) if (query[side] >= 1 && query[side] <= contents.max_steps) next[side] = Number(query[side]);
-		if (contents.mistakes.some(m => m.id === query.mistake && m.rung === r.id)) next.mistake = query.mistake;
-		for (const name of ["block", "at"]) if (Number.isInteger(Number(query[name] ?? NaN))) next[name] = Number(query[name]);
-		for (const name of ["threads", "lines", "edited"]) if (query[name]) next[name] = query[name];
-		load(next);
+		const side = whole(1, contents.max_steps), many = Number.MAX_SAFE_INTEGER;
+		const asked = read(query, { rung: oneOf(contents.rungs.map(r => r.id)), mistake: oneOf(contents.mistakes.map(m => m.id)), m: side, n: side, k: side,
+			block: whole(0, many), at: whole(0, many), threads: listOf(0, many), lines: listOf(1, many), edited: any });
+		const r = contents.rungs.find(r => r.id === (asked.rung ?? state.rung));
+		if (asked.mistake) oneOf(contents.mistakes.filter(m => m.rung === r.id).map(m => m.id))(asked.mistake, `mistake of rung ${r.id}`);
+		load({ rung: r.id, ...asked.rung ? r.watched : { m: state.m, n: state.n, k: state.k }, block: 0, ...asked });
 	};
 }
