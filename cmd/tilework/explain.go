@@ -72,7 +72,8 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 		"the `PRECISION` of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.IntVar(&f.regs, "regs", 0, "the `NUMBER` of registers per thread, as reported by ptxas (0: the recorded number, if there is one)")
+	fl.IntVar(&f.regs, "regs", 0,
+		"the `NUMBER` of registers per thread, as reported by ptxas (0: the recorded number, if there is one)")
 	fl.BoolVar(&f.trace, "trace", false,
 		fmt.Sprintf("show each element of a product of at most %d×%d×%d",
 			explain.MaxTrace, explain.MaxTrace, explain.MaxTrace))

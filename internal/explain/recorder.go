@@ -36,8 +36,8 @@ func (x *recorder) Block(b *emu.BlockInfo) *emu.Hooks {
 		return &emu.Hooks{}
 	}
 	x.out.Index = [3]int{b.Index.X, b.Index.Y, b.Index.Z}
-	return &emu.Hooks{Execute: x.execute, Access: x.access, Barrier: x.barrier, WarpSync: x.warpSync, Bulk: x.bulk, Mbarrier: x.mbarrier,
-		CopyDone: x.copyDone}
+	return &emu.Hooks{Execute: x.execute, Access: x.access, Barrier: x.barrier, WarpSync: x.warpSync, Bulk: x.bulk,
+		Mbarrier: x.mbarrier, CopyDone: x.copyDone}
 }
 
 func (x *recorder) barrier(b *emu.Barrier) {

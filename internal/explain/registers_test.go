@@ -171,7 +171,7 @@ func sameBlocks(t *testing.T, j *job, target ptx.Target, n int) {
 	}
 	got, want := blocks(j.registersOf(target.SM)), blocks(n)
 	if got > want || rowsAligned(&j.problem) && got != want {
-		t.Errorf("%s, %v on %v: got %d blocks per SM, want %d, for %d registers per thread: make the table again", j.kernel.Name,
-			j.config, target, got, want, n)
+		t.Errorf("%s, %v on %v: got %d blocks per SM, want %d, for %d registers per thread: make the table again",
+			j.kernel.Name, j.config, target, got, want, n)
 	}
 }

@@ -39,8 +39,8 @@ func stepsOf(t *testing.T, kernel, tile string, m, n, k, block int) *Steps {
 }
 
 // TestSteps checks the steps of the textbook exercise: 4×4 matrices with tiles of 2. A phase has
-// two loads, two stores, a barrier, two multiply-adds with two reads each, and a barrier. At the end,
-// the sums are written.
+// two loads, two stores, a barrier, two multiply-adds with two reads each, and a barrier. At the
+// end, the sums are written.
 func TestSteps(t *testing.T) {
 	x := stepsOf(t, "tiled", "2", 4, 4, 4, 3) // the block of the last two rows and columns
 	phase := []string{"load", "store", "load", "store", "barrier", "read", "read", "fma", "read", "read", "fma", "barrier"}
@@ -68,7 +68,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("step %d: got thread, element and word %v of %q, want %v of A", at, got, p.Matrix, want)
 		}
 	}
-	// Thread 3, (1,1), then adds A[3][2]·B[2][3] to C[3][3]: that element has the term from step 20 on.
+	// Thread 3, (1,1), then adds A[3][2]·B[2][3] to C[3][3], in step 20.
 	for i, want := range []int{3*4 + 2, 2*4 + 3, 3*4 + 3} {
 		if p := x.Steps[19].Parts[i]; p.Threads[3] != 3 || p.Elements[3] != want {
 			t.Errorf("got element %d of %s for thread %d, want %d", p.Elements[3], p.Matrix, p.Threads[3], want)

@@ -145,7 +145,8 @@ func (x *Fit) text(d *document, l *Launch) {
 	}
 	d.line("Do at least two blocks fit? %s: %d.", answer, x.Occupancy.Blocks)
 	if !x.RegistersCounted {
-		d.line("Registers are not counted: no number is recorded for this kernel (--regs sets it). They may allow fewer blocks.")
+		d.line("Registers are not counted: no number is recorded for this kernel (--regs sets it). " +
+			"They may allow fewer blocks.")
 	}
 	if w := x.Waves; w != nil {
 		what := "block"

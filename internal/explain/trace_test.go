@@ -69,7 +69,8 @@ func TestTraceTextbook(t *testing.T) {
 		"Threads and blocks are written as (x,y).",
 		"thread (0,1)  loads A[1][0] = 5 → As[1][0], B[1][0] = 5 → Bs[1][0]\n",
 		"thread (0,0)  C[0][0] += A[0][2]·B[2][0] + A[0][3]·B[3][0] = 3·1 + 4·6 = 27, now 46\n",
-		"BLOCK (1,0)\n\nPhase 0\n  thread (0,0)  loads A[0][0] = 1 → As[0][0], B[0][2] = 7", "barrier: all loads are complete",
+		"BLOCK (1,0)\n\nPhase 0\n  thread (0,0)  loads A[0][0] = 1 → As[0][0], B[0][2] = 7",
+		"barrier: all loads are complete",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)

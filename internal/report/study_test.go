@@ -441,7 +441,8 @@ func TestRoofAnswer(t *testing.T) {
 		"1 of the 2 points is left of the ridge.":  {at(1), at(20)},
 		"2 of the 3 points are left of the ridge.": {at(20), at(1), at(1)},
 	} {
-		want = fmt.Sprintf("naive reaches 50.0 %% of its peak at 8³, with %s operations per byte; %s", digits(rungs[0].x), want)
+		want = fmt.Sprintf("naive reaches 50.0 %% of its peak at 8³, with %s operations per byte; %s",
+			digits(rungs[0].x), want)
 		if got := roofAnswer(rungs, 10); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

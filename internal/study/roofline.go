@@ -30,8 +30,8 @@ func (m *Measured) intensity() float64 {
 	return 2 * n * n * n / (read + n*n*float32Bytes)
 }
 
-// Bounds places a rung in the roofline of a GPU. What the threads request bounds a kernel only if
-// caches serve no request; what comes from memory always does.
+// Bounds places a rung in the roofline of a GPU. The bytes that its threads load bound the rate
+// only if caches serve no load. The bytes that come from memory always do.
 type Bounds struct {
 	// Requested is the number of operations per byte that the threads request, and Least the number
 	// per byte if each matrix moves once.
@@ -59,8 +59,8 @@ func (r *Rung) bounds(x *explain.Explanation) *Bounds {
 	}
 	m := r.Measured
 	if m == nil || m.GPU != x.GPU || x.Tile != r.Tile && x.Tile != m.Tile {
-		b.Text += fmt.Sprintf(" With caches, memory moves each matrix at least once: this product has at most %.3g operations "+
-			"per byte, which allow %s.", b.Least, attain(b.Least))
+		b.Text += fmt.Sprintf(" With caches, memory moves each matrix at least once: this product has at most %.3g "+
+			"operations per byte, which allow %s.", b.Least, attain(b.Least))
 		return b
 	}
 	b.Rate, b.Memory = m.Rate, m.intensity()

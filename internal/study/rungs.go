@@ -83,7 +83,7 @@ func (s Sizes) check() error {
 // large is a product of a whole tile of the upper rungs.
 var large = Sizes{128, 128, 128}
 
-// The values of Arithmetic.
+// plainArithmetic and tensorArithmetic are the values of [Rung.Arithmetic].
 const plainArithmetic, tensorArithmetic = "float32", "TF32 on tensor cores"
 
 // onH200 returns a rate of the study. read is the number of bytes that come from memory, or 0 if
@@ -144,8 +144,9 @@ var rungs = func() []Rung {
 			onH200("32", 8.677e12, 8398e6)},
 	} {
 		list = append(list, Rung{
-			ID: fmt.Sprint("tiled-", t.tile), Name: fmt.Sprint("tiled ", t.tile), Title: t.title, Idea: t.idea, Limit: t.limit,
-			Figures: t.figures, Measured: t.rate, Kernel: "tiled", Tile: fmt.Sprint(t.tile), Watched: t.watched, sources: []string{"tiled.go"},
+			ID: fmt.Sprint("tiled-", t.tile), Name: fmt.Sprint("tiled ", t.tile), Title: t.title, Idea: t.idea,
+			Limit: t.limit, Figures: t.figures, Measured: t.rate, Kernel: "tiled", Tile: fmt.Sprint(t.tile),
+			Watched: t.watched, sources: []string{"tiled.go"},
 		})
 	}
 	list = append(list, Rung{

@@ -148,8 +148,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestEdited runs each mistake as text that the reader has edited. The findings are those of Break,
-// in as many cards and at the lines of the text.
+// TestEdited runs each mistake as text that the reader has edited. It has the findings of the
+// mistake, with the same counts and lines of Go, at the lines of the text.
 func TestEdited(t *testing.T) {
 	for _, m := range Mistakes() {
 		q := Request{Rung: m.Rung, Sizes: m.Sizes, Mistake: m.ID, GPU: "h200"}

@@ -336,7 +336,7 @@ func TestBreak(t *testing.T) {
 		t.Errorf("the first exercise has %d findings and %d numbers of lines, want 2 findings", cards, numbers)
 	}
 	b.Click(".exercise:nth-child(1) summary")
-	// The second exercise is solved by the boundary test, and says what it teaches.
+	// The second exercise is solved by the boundary test. It then states its rule.
 	b.Click(".exercise:nth-child(2) summary")
 	b.Wait(`document.querySelector(".exercise:nth-child(2) textarea").value.includes("0, 1;")`)
 	b.Click(".exercise:nth-child(2) .run .primary")

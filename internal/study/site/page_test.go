@@ -51,8 +51,8 @@ func TestAddresses(t *testing.T) {
 		"#watch?rung=tiled-2&lines=9999": "lines is 9999: want 1 to ",
 	} {
 		b.Eval(fmt.Sprintf(`location.hash = %q`, hash), nil)
-		b.Wait(fmt.Sprintf(`[...document.querySelectorAll(".notice")].some(e => e.getClientRects().length && e.textContent.includes(%q))`,
-			want))
+		b.Wait(fmt.Sprintf(`[...document.querySelectorAll(".notice")].some(e =>
+			e.getClientRects().length && e.textContent.includes(%q))`, want))
 	}
 	// The link in the notice leads to the part without the values.
 	b.Eval(`location.hash = "#ladder?m=999"`, nil)
@@ -165,19 +165,15 @@ func TestPictures(t *testing.T) {
 	b, url := open(t)
 	const width = 1130
 	for _, p := range []struct {
-		name, hash, ready, do string
-		height                int
+		name, hash, ready string
+		height            int
 	}{
-		{"study-ladder", "#ladder?rung=tiled-16", ready["ladder"], "", 1372},
-		{"study-watch", "#watch", ready["watch"], `for (let i = 0; i < 8; i++) document.querySelector("[data-go=next]").click()`,
-			1000},
+		{"study-ladder", "#ladder?rung=tiled-16", ready["ladder"], 1372},
+		{"study-watch", "#watch?rung=tiled-2&at=8", ready["watch"], 1190},
 	} {
 		b.Size(width, p.height, "light")
 		visit(b, url+p.hash, p.ready)
 		b.Eval(`(() => { document.documentElement.style.scrollbarWidth = "none"; })()`, nil)
-		if p.do != "" {
-			b.Eval(p.do, nil)
-		}
 		b.Wait(`!document.querySelector(".flying")`)
 		var shot struct{ Data string }
 		b.Do("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
