@@ -28,7 +28,9 @@ type argument struct {
 	count, stride int
 	batch         []hostMatrix // the matrices of a batch on the host
 	packed        *dispatch.Packed
-	err           error
+	// repeated is the number of a vector on the host that a single number stands for.
+	repeated *float64
+	err      error
 }
 
 // hostMatrix is a matrix of a batch on the host.

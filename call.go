@@ -38,7 +38,8 @@ type planned struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 // newCall returns the call for a product. Release it in the end.
-func newCall[T, R dtype.Element](alpha float64, a, b Operand[T], beta float64, c Operand[R], opts []Option) *call {
+func newCall[T, U, R dtype.Element](alpha float64, a Operand[T], b Operand[U], beta float64, c Operand[R],
+	opts []Option) *call {
 	k := calls.Get().(*call)
 	k.apply(opts)
 	giveProduct(&k.config, gemm.A, a, &k.layouts[gemm.A], &k.memory[gemm.A])

@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 			impl.Supports = func(p *gemmtest.Problem) bool { return !p.BlockScaled() }
 		}
 		if kind.device && kind.batch { // batches on a device have a bias and an activation only
-			impl.Supports = func(p *gemmtest.Problem) bool { return onlyBias(p.Epilogue) && !p.BlockScaled() }
+			impl.Supports = func(p *gemmtest.Problem) bool { return onlyBias(p.Epilogue) && !p.BlockScaled() && !p.Shifted() }
 		}
 		if !kind.packed {
 			impl.Batch = func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
@@ -98,27 +98,44 @@ func gemmOf(
 	type pair = gemmtest.Pair
 	run := map[pair]func(context.Context, *tilework.Device, operandKind, *gemmtest.Problem, []int32,
 		gemmtest.Buffers) error{
-		{In: dtype.F64, Out: dtype.F64}:       typedGemm[float64, float64],
-		{In: dtype.F32, Out: dtype.F32}:       typedGemm[float32, float32],
-		{In: dtype.F32, Out: dtype.BF16}:      typedGemm[float32, dtype.BFloat16],
-		{In: dtype.F32, Out: dtype.F16}:       typedGemm[float32, dtype.Float16],
-		{In: dtype.F16, Out: dtype.F16}:       typedGemm[dtype.Float16, dtype.Float16],
-		{In: dtype.F16, Out: dtype.F32}:       typedGemm[dtype.Float16, float32],
-		{In: dtype.BF16, Out: dtype.BF16}:     typedGemm[dtype.BFloat16, dtype.BFloat16],
-		{In: dtype.BF16, Out: dtype.F32}:      typedGemm[dtype.BFloat16, float32],
-		{In: dtype.F8E4M3, Out: dtype.F32}:    typedGemm[dtype.Float8E4M3, float32],
-		{In: dtype.F8E4M3, Out: dtype.BF16}:   typedGemm[dtype.Float8E4M3, dtype.BFloat16],
-		{In: dtype.F8E4M3, Out: dtype.F16}:    typedGemm[dtype.Float8E4M3, dtype.Float16],
-		{In: dtype.F8E4M3, Out: dtype.F8E4M3}: typedGemm[dtype.Float8E4M3, dtype.Float8E4M3],
-		{In: dtype.F8E5M2, Out: dtype.F32}:    typedGemm[dtype.Float8E5M2, float32],
-		{In: dtype.F8E5M2, Out: dtype.BF16}:   typedGemm[dtype.Float8E5M2, dtype.BFloat16],
-		{In: dtype.F8E5M2, Out: dtype.F16}:    typedGemm[dtype.Float8E5M2, dtype.Float16],
-		{In: dtype.F8E5M2, Out: dtype.F8E5M2}: typedGemm[dtype.Float8E5M2, dtype.Float8E5M2],
-		{In: dtype.I8, Out: dtype.I32}:        typedGemm[int8, int32],
-		{In: dtype.I8, Out: dtype.F32}:        typedGemm[int8, float32],
-		{In: dtype.I8, Out: dtype.BF16}:       typedGemm[int8, dtype.BFloat16],
-		{In: dtype.I8, Out: dtype.F16}:        typedGemm[int8, dtype.Float16],
+		{In: dtype.F64, Out: dtype.F64}:       typedGemm[float64, float64, float64],
+		{In: dtype.F32, Out: dtype.F32}:       typedGemm[float32, float32, float32],
+		{In: dtype.F32, Out: dtype.BF16}:      typedGemm[float32, float32, dtype.BFloat16],
+		{In: dtype.F32, Out: dtype.F16}:       typedGemm[float32, float32, dtype.Float16],
+		{In: dtype.F16, Out: dtype.F16}:       typedGemm[dtype.Float16, dtype.Float16, dtype.Float16],
+		{In: dtype.F16, Out: dtype.F32}:       typedGemm[dtype.Float16, dtype.Float16, float32],
+		{In: dtype.BF16, Out: dtype.BF16}:     typedGemm[dtype.BFloat16, dtype.BFloat16, dtype.BFloat16],
+		{In: dtype.BF16, Out: dtype.F32}:      typedGemm[dtype.BFloat16, dtype.BFloat16, float32],
+		{In: dtype.F8E4M3, Out: dtype.F32}:    typedGemm[dtype.Float8E4M3, dtype.Float8E4M3, float32],
+		{In: dtype.F8E4M3, Out: dtype.BF16}:   typedGemm[dtype.Float8E4M3, dtype.Float8E4M3, dtype.BFloat16],
+		{In: dtype.F8E4M3, Out: dtype.F16}:    typedGemm[dtype.Float8E4M3, dtype.Float8E4M3, dtype.Float16],
+		{In: dtype.F8E4M3, Out: dtype.F8E4M3}: typedGemm[dtype.Float8E4M3, dtype.Float8E4M3, dtype.Float8E4M3],
+		{In: dtype.F8E5M2, Out: dtype.F32}:    typedGemm[dtype.Float8E5M2, dtype.Float8E5M2, float32],
+		{In: dtype.F8E5M2, Out: dtype.BF16}:   typedGemm[dtype.Float8E5M2, dtype.Float8E5M2, dtype.BFloat16],
+		{In: dtype.F8E5M2, Out: dtype.F16}:    typedGemm[dtype.Float8E5M2, dtype.Float8E5M2, dtype.Float16],
+		{In: dtype.F8E5M2, Out: dtype.F8E5M2}: typedGemm[dtype.Float8E5M2, dtype.Float8E5M2, dtype.Float8E5M2],
+		{In: dtype.I8, Out: dtype.I32}:        typedGemm[int8, int8, int32],
+		{In: dtype.I8, Out: dtype.F32}:        typedGemm[int8, int8, float32],
+		{In: dtype.I8, Out: dtype.BF16}:       typedGemm[int8, int8, dtype.BFloat16],
+		{In: dtype.I8, Out: dtype.F16}:        typedGemm[int8, int8, dtype.Float16],
+		{In: dtype.U8, Out: dtype.I32}:        typedGemm[uint8, uint8, int32],
+		{In: dtype.U8, Out: dtype.F32}:        typedGemm[uint8, uint8, float32],
+		{In: dtype.U8, Out: dtype.BF16}:       typedGemm[uint8, uint8, dtype.BFloat16],
+		{In: dtype.U8, Out: dtype.F16}:        typedGemm[uint8, uint8, dtype.Float16],
 	}[pair{In: p.In(), Out: p.Out()}]
+	if p.In() != p.B().Type {
+		run = map[pair]func(context.Context, *tilework.Device, operandKind, *gemmtest.Problem, []int32,
+			gemmtest.Buffers) error{
+			{In: dtype.I8, Out: dtype.I32}:  typedGemm[int8, uint8, int32],
+			{In: dtype.I8, Out: dtype.F32}:  typedGemm[int8, uint8, float32],
+			{In: dtype.I8, Out: dtype.BF16}: typedGemm[int8, uint8, dtype.BFloat16],
+			{In: dtype.I8, Out: dtype.F16}:  typedGemm[int8, uint8, dtype.Float16],
+			{In: dtype.U8, Out: dtype.I32}:  typedGemm[uint8, int8, int32],
+			{In: dtype.U8, Out: dtype.F32}:  typedGemm[uint8, int8, float32],
+			{In: dtype.U8, Out: dtype.BF16}: typedGemm[uint8, int8, dtype.BFloat16],
+			{In: dtype.U8, Out: dtype.F16}:  typedGemm[uint8, int8, dtype.Float16],
+		}[pair{In: p.In(), Out: p.Out()}]
+	}
 	if run == nil {
 		return fmt.Errorf("%w: %v as %v", tilework.ErrUnsupported, p.In(), p.Out())
 	}
@@ -185,7 +202,7 @@ func placedBatch[T dtype.Element](
 	return on
 }
 
-func typedGemm[T, R dtype.Element](
+func typedGemm[T, U, R dtype.Element](
 	ctx context.Context, dev *tilework.Device, kind operandKind, p *gemmtest.Problem, ends []int32, buf gemmtest.Buffers,
 ) (err error) {
 	at := &place{}
@@ -197,7 +214,7 @@ func typedGemm[T, R dtype.Element](
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	opts := epilogueOptions[T, R](ctx, at, p, buf)
+	opts := epilogueOptions[U, R](ctx, at, p, buf)
 	if !kind.device {
 		opts = append(opts, tilework.WithDevice("cpu"))
 	}
@@ -205,28 +222,29 @@ func typedGemm[T, R dtype.Element](
 	if p.Batch.Kind == gemm.Grouped {
 		count = p.Batch.Count
 	}
-	var a, b tilework.Operand[T]
+	var a tilework.Operand[T]
+	var b tilework.Operand[U]
 	var c, host tilework.Operand[R]
 	switch {
 	case p.Batch.Kind == gemm.Grouped:
 		a, host = placed(ctx, at, matrixOf[T](*p.A(), buf[gemm.A], 0)), matrixOf[R](*p.C(), buf[gemm.C], 0)
 		c = placed(ctx, at, matrixOf[R](*p.C(), buf[gemm.C], 0))
-		b = placedBatch[T](ctx, at, *p.B(), buf[gemm.B], count, p.Batch.Stride[gemm.B])
+		b = placedBatch[U](ctx, at, *p.B(), buf[gemm.B], count, p.Batch.Stride[gemm.B])
 		opts = append(opts, tilework.WithGroups(placed(ctx, at, tilework.Vector(ends...))))
 	case p.Batch.Kind == gemm.Strided || kind.batch:
 		if p.Batch.Kind == gemm.Strided {
 			count = p.Batch.Count
 		}
 		a = placedBatch[T](ctx, at, *p.A(), buf[gemm.A], count, p.Batch.Stride[gemm.A])
-		b = placedBatch[T](ctx, at, *p.B(), buf[gemm.B], count, p.Batch.Stride[gemm.B])
+		b = placedBatch[U](ctx, at, *p.B(), buf[gemm.B], count, p.Batch.Stride[gemm.B])
 		host, c = batchOf[R](*p.C(), buf[gemm.C], count, p.Batch.Stride[gemm.C]),
 			placedBatch[R](ctx, at, *p.C(), buf[gemm.C], count, p.Batch.Stride[gemm.C])
 	default:
-		a, b = placed(ctx, at, matrixOf[T](*p.A(), buf[gemm.A], 0)), placed(ctx, at, matrixOf[T](*p.B(), buf[gemm.B], 0))
+		a, b = placed(ctx, at, matrixOf[T](*p.A(), buf[gemm.A], 0)), placed(ctx, at, matrixOf[U](*p.B(), buf[gemm.B], 0))
 		host, c = matrixOf[R](*p.C(), buf[gemm.C], 0), placed(ctx, at, matrixOf[R](*p.C(), buf[gemm.C], 0))
 	}
 	if kind.packed {
-		if b, err = tilework.Pack(ctx, matrixOf[T](*p.B(), buf[gemm.B], 0)); err != nil {
+		if b, err = tilework.Pack(ctx, matrixOf[U](*p.B(), buf[gemm.B], 0)); err != nil {
 			return err
 		}
 	}
@@ -269,6 +287,13 @@ func epilogueOptions[T, R dtype.Element](
 		b := placed(ctx, at, matrixOf[float32](p.Layout(gemm.ScaleB), buf[gemm.ScaleB], 0))
 		opts = append(opts, tilework.WithBlockScales(a, b))
 	}
+	var zeros [gemm.Operands]tilework.Operand[int32] // nil without zero points
+	for _, o := range []gemm.Operand{gemm.RowZero, gemm.ColZero} {
+		if e.Reads(o) {
+			zeros[o] = placed(ctx, at, matrixOf[int32](p.Layout(o), buf[o], 0))
+		}
+	}
+	opts = append(opts, tilework.WithZeroPoints(zeros[gemm.RowZero], zeros[gemm.ColZero]))
 	if e.Saturate {
 		opts = append(opts, tilework.WithSaturation())
 	}

@@ -32,7 +32,7 @@
 // [PackedMatrix] holds weights in the order in which the CPU's kernels read them: [Pack] them once
 // and multiply by them many times.
 //
-// Elements are float64, float32, int8, int32 (as results of int8), or the types of package
+// Elements are float64, float32, int8, uint8, int32 (as results of these), or the types of package
 // tilework/dtype: Float16, BFloat16, Float8E4M3 and Float8E5M2. dtype.BFloat16From32 rounds a
 // float32, and the method Float32 of an element converts it back.
 //

@@ -89,6 +89,26 @@ func WithBlockScales(a, b Operand[float32]) Option {
 // sign, instead of an infinity. NaN stays NaN. An int32 result wraps: ErrUnsupported.
 func WithSaturation() Option { return func(c *config) { c.epilogue.Saturate = true } }
 
+// WithZeroPoints multiplies A less the zero points a by B less the zero points b:
+//
+//	C = α·Σₖ (A[i, k] − a[i])·(B[k, j] − b[j]) + β·C
+//
+// A and B hold int8 or uint8. a is a 1×m matrix with a number for each row of A, and b a 1×n matrix
+// with one for each column of B, or the transpose of one. A 1×1 matrix on the host, such as
+// Vector[int32](128), has the number of all rows or columns. nil stands for zeros. Sums are exact,
+// and wrap beyond 32 bits. The errors are ErrShape, and ErrUnsupported for other element types, for
+// [WithGated] and for a [DeviceBatch].
+func WithZeroPoints(a, b Operand[int32]) Option {
+	return func(c *config) {
+		if a != nil {
+			withExtra(gemm.RowZero, a)(c)
+		}
+		if b != nil {
+			withExtra(gemm.ColZero, b)(c)
+		}
+	}
+}
+
 // checkOperands adds the operands that were given to the problem p of a product and refuses those
 // that do not fit. swapped reports whether p is the transposed product.
 func (c *config) checkOperands(p *gemm.Problem, swapped bool) (err error) {
@@ -115,22 +135,22 @@ func (c *config) checkOperands(p *gemm.Problem, swapped bool) (err error) {
 	return err
 }
 
-// checkVector refuses a vector that does not fit, and converts an output scale on the host.
+// checkVector refuses a vector that does not fit. It converts an output scale on the host, and
+// repeats a zero point.
 func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) error {
 	a := &c.arguments[o]
-	row, _ := a.layout.Row()
 	if o == gemm.FunctionData {
-		p.DataLen = row.Cols
+		data, _ := a.layout.Row()
+		p.DataLen = data.Cols
 	}
 	want := p.Layout(o)
 	if swapped {
 		want = p.Layout(o.Transposed())
 	}
-	if o == gemm.OutScale && a.memory == nil && a.layout.IsVector() && row.Cols == 1 {
-		scale := make([]byte, want.Bytes())
-		want.Type.Set(scale, 0, a.layout.Type.At(a.host, 0))
-		a.host, a.layout = scale, want
+	if o == gemm.OutScale || o == gemm.RowZero || o == gemm.ColZero {
+		a.repeat(want)
 	}
+	row, _ := a.layout.Row()
 	m, n := p.M, p.N
 	if swapped {
 		m, n = n, m
@@ -149,4 +169,22 @@ func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) erro
 			want.Cols)
 	}
 	return nil
+}
+
+// repeat makes a single number on the host a vector of layout l, whose elements all have its value.
+func (a *argument) repeat(l gemm.Layout) {
+	if a.memory != nil || a.team != nil {
+		return
+	}
+	if a.repeated == nil && a.layout.Rows == 1 && a.layout.Cols == 1 {
+		number := a.layout.Type.At(a.host, 0)
+		a.repeated = &number
+	}
+	if a.repeated == nil {
+		return
+	}
+	a.host, a.layout = make([]byte, l.Bytes()), l
+	for i := range l.Cols {
+		l.Type.Set(a.host, i, *a.repeated)
+	}
 }

@@ -52,6 +52,21 @@ func ExampleGemm_int8() {
 	// Output: 12700
 }
 
+// A quantised layer: activations of uint8 with a zero point, weights of int8, and a scale for each
+// output channel.
+func ExampleWithZeroPoints() {
+	x := tilework.FromSlice(1, 2, []uint8{130, 120}) // 2 and -8, with 128 for 0
+	w := tilework.FromSlice(2, 2, []int8{3, 1, 1, -1})
+	y := tilework.New[float32](1, 2)
+	if err := tilework.Gemm(context.Background(), 1, x, w, 0, y, tilework.WithZeroPoints(tilework.Vector[int32](128), nil),
+		tilework.WithColScale(tilework.Vector[float32](0.5, 0.25))); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Data())
+	// Output: [-1 2.5]
+}
+
 // A layer with weights in bfloat16. The bias has the type of the result, here float32.
 func ExampleGemm_bfloat16() {
 	toBFloat16 := func(values ...float32) []dtype.BFloat16 {

@@ -31,7 +31,10 @@ import (
 //	Float16                       float32   Float16, float32
 //	BFloat16                      float32   BFloat16, float32
 //	Float8E4M3 or Float8E5M2      float32   float32, BFloat16, Float16, as A and B
-//	int8                          int32     int32, float32, BFloat16, Float16
+//	int8, uint8                   int32     int32, float32, BFloat16, Float16
+//
+// A and B have the same type, except that one may be int8 and the other uint8. Quantised operands
+// may have zero points: see [WithZeroPoints].
 //
 // Sums in int32 are exact, but wrap beyond 32 bits. For a C of floats they are converted to
 // float32, to nearest with ties to even; α, β and the epilogue then apply in float32. A C of 16 or
@@ -45,8 +48,8 @@ import (
 //
 // Operands on the host and on a device in one product, or on several devices, are ErrUnsupported.
 // Options may have operands on the host for a product on a device.
-func Gemm[T, R dtype.Element](ctx context.Context, alpha float64, a, b Operand[T], beta float64, c Operand[R],
-	opts ...Option) error {
+func Gemm[T, U, R dtype.Element](ctx context.Context, alpha float64, a Operand[T], b Operand[U], beta float64,
+	c Operand[R], opts ...Option) error {
 	k := newCall(alpha, a, b, beta, c, opts)
 	err := k.run(ctx)
 	k.release()

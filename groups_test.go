@@ -55,7 +55,7 @@ func TestCallsAreClean(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := newCall[float32, float32](1, x, x, 0, New[float32](1, 1), options)
+	k := newCall[float32, float32, float32](1, x, x, 0, New[float32](1, 1), options)
 	k.reset()
 	for o, a := range k.arguments {
 		if a.memory != nil || a.host != nil || a.err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Mul returns the product A·B in new memory: a [Matrix] for a Matrix A, a [DeviceMatrix] on the
 // same device for a DeviceMatrix, and a batch for a batch. B is any operand that [Gemm] takes with
-// such an A. Products of int8 have another type than their operands: use Gemm.
+// such an A. Products of int8 and uint8 have another type than their operands: use Gemm.
 func Mul[M interface {
 	Matrix[T] | Batch[T] | DeviceMatrix[T] | DeviceBatch[T]
 	Operand[T]
@@ -21,7 +21,7 @@ func Mul[M interface {
 	if err != nil {
 		return none, err
 	}
-	if err := Gemm[T, T](ctx, 1, a, b, 0, c, opts...); err != nil {
+	if err := Gemm[T, T, T](ctx, 1, a, b, 0, c, opts...); err != nil {
 		if c, ok := c.(interface{ Close() error }); ok {
 			err = device.Join(err, c.Close())
 		}

@@ -13,7 +13,7 @@ import (
 // Plan describes how a product would be computed, and why.
 type Plan struct {
 	M, N, K int
-	In, Out string // element types of A and B, and of C
+	In, Out string // element types of A and B, "uint8·int8" if they differ, and of C
 	Device  string // a name for [WithDevice], such as "cpu"
 	Kernel  string // a name for [WithKernel]
 	Threads int    // maximum number of goroutines; 0 on a GPU
@@ -44,7 +44,7 @@ func (p Plan) String() string {
 // choose the device it may measure products of other matrices. M, N and K are those of one product
 // of a batch, on the host of the first one, and M counts the rows of all groups. All ranks of
 // [OpenRanks] call it at the same time.
-func PlanGemm[T, R dtype.Element](a, b Operand[T], c Operand[R], opts ...Option) (Plan, error) {
+func PlanGemm[T, U, R dtype.Element](a Operand[T], b Operand[U], c Operand[R], opts ...Option) (Plan, error) {
 	k := newCall(1, a, b, 0, c, opts)
 	pl, err := k.describePlan()
 	k.release()
@@ -95,7 +95,7 @@ func (k *call) describePlan() (Plan, error) {
 
 // planOf returns a plan with the fields that depend on the product alone.
 func planOf(p *gemm.Problem) Plan {
-	return Plan{M: p.M, N: p.N, K: p.K, In: p.In().String(), Out: p.Out().String()}
+	return Plan{M: p.M, N: p.N, K: p.K, In: p.InNames(), Out: p.Out().String()}
 }
 
 func hostPlan(p *dispatch.Product) Plan {

@@ -39,7 +39,7 @@ type Tuning struct {
 // "gpu". [WithThreads] is used too. The errors are ErrUnsupported for "auto", for an emulated GPU,
 // which has no times, and for batches and packed matrices; ErrNoDevice, ErrShape, ErrVerify for a
 // kernel with wrong results, and the context's.
-func TuneGemm[T, R dtype.Element](ctx context.Context, a, b Operand[T], c Operand[R], limit time.Duration,
+func TuneGemm[T, U, R dtype.Element](ctx context.Context, a Operand[T], b Operand[U], c Operand[R], limit time.Duration,
 	opts ...Option) (Tuning, error) {
 	k := newCall(1, a, b, 0, c, opts)
 	x, err := k.tune(ctx, limit)

@@ -39,6 +39,8 @@ func ToFloat64[T Element](v T) float64 {
 		return v.Float64()
 	case int8:
 		return float64(v)
+	case uint8:
+		return float64(v)
 	default:
 		return float64(any(v).(int32))
 	}
@@ -63,6 +65,8 @@ func FromFloat64[T Element](v float64) T {
 		*p = Float8E5M2From64(v)
 	case *int8:
 		*p = int8(saturate(v, math.MinInt8, math.MaxInt8))
+	case *uint8:
+		*p = uint8(saturate(v, 0, math.MaxUint8))
 	case *int32:
 		*p = int32(saturate(v, math.MinInt32, math.MaxInt32))
 	}
@@ -119,6 +123,10 @@ func loadAll[T Element](dst []float64, b []byte) {
 			dst[i] = v.Float64()
 		}
 	case []int8:
+		for i, v := range s {
+			dst[i] = float64(v)
+		}
+	case []uint8:
 		for i, v := range s {
 			dst[i] = float64(v)
 		}

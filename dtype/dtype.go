@@ -1,8 +1,8 @@
 // Package dtype defines the element types of matrices. For each type it specifies size, conversion
 // and rounding, and the accumulator and result types of products.
 //
-// The Go types are float64, float32, [Float16], [BFloat16], [Float8E4M3], [Float8E5M2], int8 and
-// int32. [Type] identifies them at run time, and [Type.Info] returns their properties.
+// The Go types are float64, float32, [Float16], [BFloat16], [Float8E4M3], [Float8E5M2], int8,
+// uint8 and int32. [Type] identifies them at run time, and [Type.Info] returns their properties.
 package dtype
 
 import (
@@ -26,12 +26,13 @@ const (
 	F8E4M3
 	F8E5M2
 	I8
+	U8
 	I32
 )
 
 // Element is the set of Go types that a matrix may hold.
 type Element interface {
-	float64 | float32 | Float16 | BFloat16 | Float8E4M3 | Float8E5M2 | int8 | int32
+	float64 | float32 | Float16 | BFloat16 | Float8E4M3 | Float8E5M2 | int8 | uint8 | int32
 }
 
 // Float is the set of Go types whose products can have the same type and are summed with at least
@@ -45,7 +46,7 @@ type Info struct {
 	Name    string // name in NumPy or its extension ml_dtypes: "float32"
 	Short   string // short name: "f32"
 	Bits    int    // per element
-	Integer bool   // two's complement; sums wrap around
+	Integer bool   // sums wrap around
 
 	// Roundoff is the unit roundoff u. In the normal range, rounding to nearest changes a value
 	// by at most u·|value| (Higham, Accuracy and Stability of Numerical Algorithms, section 2.1).
@@ -55,7 +56,7 @@ type Info struct {
 	// value by at most Tiny/2. It is 0 for integers.
 	Tiny float64
 	// Max is the largest finite value; Exact is the largest n such that every
-	// integer in [-n, n] is representable.
+	// integer in [-n, n], or in [0, n] for uint8, is representable.
 	Max, Exact float64
 
 	// Accum is the accumulator type of products of this type. Results lists the types that such a
@@ -122,6 +123,13 @@ var table = [...]Info{
 		load: load[int8], store: store[int8],
 		loadAll: loadAll[int8], storeAll: storeAll[int8],
 	},
+	U8: {
+		Name: "uint8", Short: "u8", Bits: 8, Integer: true,
+		Max: math.MaxUint8, Exact: math.MaxUint8,
+		Accum: I32, Results: []Type{I32, F32, BF16, F16},
+		load: load[uint8], store: store[uint8],
+		loadAll: loadAll[uint8], storeAll: storeAll[uint8],
+	},
 	I32: {
 		Name: "int32", Short: "i32", Bits: 32, Integer: true,
 		Max: math.MaxInt32, Exact: math.MaxInt32,
@@ -173,6 +181,15 @@ func All() []Type {
 		all = append(all, t)
 	}
 	return all
+}
+
+// Signed returns int8 for uint8, and every other type itself. Matrices of uint8 are multiplied as
+// int8, with elements that are less by 128.
+func (t Type) Signed() Type {
+	if t == U8 {
+		return I8
+	}
+	return t
 }
 
 // Valid reports whether t is an element type.
@@ -247,6 +264,8 @@ func Of[T Element]() Type {
 		return F8E4M3
 	case Float8E5M2:
 		return F8E5M2
+	case uint8:
+		return U8
 	default:
 		return I8
 	}

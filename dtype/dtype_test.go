@@ -31,10 +31,14 @@ func TestTable(t *testing.T) {
 			}
 		}
 		if in.Integer {
+			least := -in.Max - 1
+			if ty == U8 {
+				least = 0
+			}
 			if in.Exact != in.Max {
 				t.Errorf("%v has Exact = %v, want %v", ty, in.Exact, in.Max)
 			}
-			if in.Roundoff != 0 || in.Tiny != 0 || ty.Round(in.Max+1) != in.Max || ty.Round(-in.Max-9) != -in.Max-1 ||
+			if in.Roundoff != 0 || in.Tiny != 0 || ty.Round(in.Max+1) != in.Max || ty.Round(-in.Max-9) != least ||
 				ty.Round(math.NaN()) != 0 {
 				t.Errorf("%v does not saturate at %v", ty, in.Max)
 			}
@@ -74,6 +78,7 @@ func TestAccess(t *testing.T) {
 	testAccess[Float8E4M3](t)
 	testAccess[Float8E5M2](t)
 	testAccess[int8](t)
+	testAccess[uint8](t)
 	testAccess[int32](t)
 }
 
@@ -84,13 +89,14 @@ func testAccess[T Element](t *testing.T) {
 	if len(b) != 9*ty.Size() {
 		t.Errorf("9 elements of %v have %d bytes", ty, len(b))
 	}
+	value := func(i int) float64 { return float64(4*i) + ty.Round(-16) }
 	for i := range s {
-		ty.Set(b, i, float64(4*i-16))
+		ty.Set(b, i, value(i))
 	}
 	all := make([]float64, len(s))
 	ty.Load(all, b)
 	for i, v := range View[T](b[:len(b)-ty.Size()+1]) {
-		want := float64(4*i - 16)
+		want := value(i)
 		if v != s[i] || ToFloat64(v) != want || ty.At(b, i) != want || all[i] != want || FromFloat64[T](want) != v {
 			t.Errorf("%v, element %d: got %v, %v, %v, want %v", ty, i, ToFloat64(v), ty.At(b, i), all[i], want)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -58,6 +59,9 @@ var checks = []check{
 	{CheckInfo: CheckInfo{"scales",
 		"block scales of 8-bit floats: per row, per column and per block, in all layouts"},
 		share: 0.1, trial: (*trial).scales},
+	{CheckInfo: CheckInfo{"zeros",
+		"int8, uint8 and one of each, with and without zero points of rows and columns: every sum is exact, and wraps"},
+		share: 0.1, trial: (*trial).zeros},
 	{CheckInfo: CheckInfo{"batch",
 		"strided batches and grouped products: each product equals the reference, and no memory between them is written"},
 		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
@@ -103,9 +107,17 @@ func (t *trial) wrap() error {
 		if t.rng.IntN(4) == 0 {
 			v = choose(t, int32(math.MinInt32), math.MaxInt32)
 		}
-		return float64(v >> (32 - m.layout.Type.Bits()))
+		return narrowed(m.layout.Type, v)
 	})
 	return t.exactly(o)
+}
+
+// narrowed returns the element of an integer type that the highest bits of v are.
+func narrowed(ty dtype.Type, v int32) float64 {
+	if ty == dtype.U8 {
+		return float64(uint32(v) >> 24)
+	}
+	return float64(v >> (32 - ty.Bits()))
 }
 
 // bound computes a product of random numbers.
@@ -147,7 +159,7 @@ func (t *trial) fillRandom(o *operands) {
 		subnormal, subnormal, subnormal,
 	)
 	o.fillInputs(func(m *matrix, _, _ int) float64 {
-		if m.layout.Type == o.p.In() && m.layout.Type.Info().Integer {
+		if m.layout.Type.Info().Integer {
 			return t.whole(whole)
 		}
 		return number()
@@ -195,7 +207,7 @@ func (t *trial) nonfinite() error {
 	o.fillInputs(func(*matrix, int, int) float64 { return t.whole(2) })
 	for range 1 + t.rng.IntN(3) {
 		m := choose(t, o.matrices()...)
-		if m.layout.Len() > 0 && !(m == o.of[gemm.C] && o.p.Beta == 0) {
+		if m.layout.Len() > 0 && !(m == o.of[gemm.C] && o.p.Beta == 0) && !m.layout.Type.Info().Integer {
 			m.set(t.rng.IntN(m.layout.OpRows()), t.rng.IntN(m.layout.OpCols()), choose(t, nan, inf, -inf))
 		}
 	}
@@ -425,6 +437,49 @@ func (t *trial) scales() error {
 	}
 	t.fillRandom(o)
 	return t.within(o)
+}
+
+// zeros computes a product of int8 and uint8 with zero points.
+func (t *trial) zeros() error {
+	o, err := t.product(kind{
+		zeros: true, alpha: []float64{1, 1, -1, 3, 0}, beta: []float64{0, 1},
+		epilogue: func(t *trial, pair Pair) Epilogue {
+			e := Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol)}
+			if t.rng.IntN(4) == 0 {
+				e = t.epilogue(pair)
+			}
+			e.Gated, e.RowZero, e.ColZero = false, t.coin(), t.coin()
+			return e
+		}, form: zerosForm,
+	})
+	if err != nil {
+		return err
+	}
+	integer := o.p.ScaleType().Info().Integer
+	if !integer && !o.p.Epilogue.Activation.Info().Integer {
+		t.fillRandom(o)
+		return t.within(o)
+	}
+	if t.fillExact(o); integer || t.coin() {
+		// The zero points of an operand are equal, or in the range of its type, or any numbers.
+		most := choose(t, 0, 1, 127, 255, math.MaxInt32)
+		if !integer {
+			most = min(most, 255) // so that the reference computes the sum exactly
+		}
+		equal := t.whole(float64(most))
+		for _, m := range []*matrix{o.of[gemm.RowZero], o.of[gemm.ColZero]} {
+			if m != nil {
+				uniform := t.coin()
+				m.fill(func(int, int) float64 {
+					if uniform {
+						return equal
+					}
+					return t.whole(float64(most))
+				})
+			}
+		}
+	}
+	return t.exactly(o)
 }
 
 // refuse calls the implementation with a product that it does not support.

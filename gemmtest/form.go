@@ -13,13 +13,15 @@ type form struct {
 	transA, transB   bool
 	epilogue         Epilogue
 	coarseA, coarseB bool // block scales: one for each block of rows of A, and of columns of B
+	mixed            bool // of int8 and uint8, A has one and B the other
 	grouped          bool // a batch consists of groups of rows, unless A is transposed
 	alignment        alignment
 }
 
 // form draws a form of kind k. turn determines its types and transposes.
 func (t *trial) form(k kind, pairs []Pair, turn int) form {
-	f := form{pair: pairs[turn%len(pairs)], coarseA: t.coin(), coarseB: t.coin(), grouped: t.coin()}
+	f := form{pair: pairs[turn%len(pairs)], coarseA: t.coin(), coarseB: t.coin(), mixed: k.zeros && t.coin(),
+		grouped: t.coin()}
 	transposes := turn / len(pairs)
 	f.transA, f.transB = transposes&1 != 0, transposes&2 != 0
 	if k.epilogue != nil {

@@ -125,8 +125,10 @@ type Implementation struct {
 
 // supports reports whether p is within the declared limits.
 func (impl *Implementation) supports(p *Problem) bool {
-	if !slices.Contains(impl.pairs(), Pair{p.In(), p.Out()}) {
-		return false
+	for _, in := range []dtype.Type{p.In(), p.B().Type} {
+		if !slices.Contains(impl.pairs(), Pair{in, p.Out()}) {
+			return false
+		}
 	}
 	return impl.Supports == nil || impl.Supports(p)
 }

@@ -189,6 +189,18 @@ var faults = []struct {
 	{"scales", "the scales of the first block are used for all of K",
 		(&plain{block: func(int) int { return 0 }}).multiply},
 	{"scales", "a block of K ends a term early", (&plain{block: func(k int) int { return k / 127 * 127 }}).multiply},
+	{"zeros", "uint8 is read as int8", (&plain{operand: func(_ *Problem, v float64) float64 {
+		if v > math.MaxInt8 {
+			v -= 256
+		}
+		return v
+	}}).multiply},
+	{"zeros", "zero points of columns are added", (&plain{extra: func(_ *Problem, x gemm.Operand, v float64) float64 {
+		if x == gemm.ColZero {
+			v = -v
+		}
+		return v
+	}}).multiply},
 	{"concurrent", "callers share their operands' memory", sharing()},
 	{"cancel", "the context is ignored", (&plain{ignoreContext: true}).multiply},
 	{"cancel", "a cancelled product is finished in the background",

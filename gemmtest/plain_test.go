@@ -61,6 +61,16 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 		}
 		return v
 	}
+	zero := func(x gemm.Operand, at int) float64 {
+		if !p.Uses(x) {
+			return 0
+		}
+		v := dtype.I32.At(b[x], at)
+		if f.extra != nil {
+			v = f.extra(p, x, v)
+		}
+		return v
+	}
 	scaleA, scaleB := p.ScalesOf(&b)
 	for i := range p.M {
 		if !f.ignoreContext && ctx.Err() != nil {
@@ -73,7 +83,7 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 					if !readAB {
 						break
 					}
-					x, y := read(p.Layouts[gemm.A], b[gemm.A], i, k), read(of, data, k, j)
+					x, y := read(p.Layouts[gemm.A], b[gemm.A], i, k)-zero(gemm.RowZero, i), read(of, data, k, j)-zero(gemm.ColZero, j)
 					if f.skip != nil && f.skip(x, y) {
 						continue
 					}

@@ -45,6 +45,7 @@ type kind struct {
 	floats   bool      // only floating-point arithmetic
 	integers bool      // only integer arithmetic
 	scales   bool      // with block scales
+	zeros    bool      // only int8 and uint8, also one of each
 	nonempty bool      // no size is zero
 	large    bool      // as large as Volume allows
 	alpha    []float64 // values to choose from; nil selects small integers
@@ -61,6 +62,7 @@ const (
 	plainForm    = "" // no epilogue, no block scales, not a batch
 	epilogueForm = "epilogue"
 	scalesForm   = "scales"
+	zerosForm    = "zeros"
 	batchForm    = "batch"
 )
 
@@ -91,7 +93,8 @@ func (t *trial) product(k kind) (*operands, error) {
 func (t *trial) pairs(k kind) (pairs []Pair) {
 	for _, p := range t.impl.pairs() {
 		integer, short := p.integer(), p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2
-		if !(k.floats && integer || k.integers && !integer || k.scales && !short) {
+		if !(k.floats && integer || k.integers && !integer || k.scales && !short || k.zeros && p.In.Signed() != dtype.I8 ||
+			k.form == batchForm && p.In == dtype.U8) { // which has no batches
 			pairs = append(pairs, p)
 		}
 	}
@@ -112,8 +115,14 @@ func (t *trial) draw(k kind, f form) Problem {
 	if f.epilogue.Gated {
 		beta = []float64{0}
 	}
-	in, out := f.pair.In, f.pair.Out
-	p := newProblem(complex(choose(t, alpha...), 0), t.layout(in, m, kk, f.transA), t.layout(in, kk, n, f.transB),
+	in, inB, out := f.pair.In, f.pair.In, f.pair.Out
+	switch {
+	case f.mixed && in == dtype.I8:
+		inB = dtype.U8
+	case f.mixed:
+		inB = dtype.I8
+	}
+	p := newProblem(complex(choose(t, alpha...), 0), t.layout(in, m, kk, f.transA), t.layout(inB, kk, n, f.transB),
 		complex(choose(t, beta...), 0), t.layout(out, m, n, false), f.epilogue)
 	if f.epilogue.Gated {
 		p.Layouts[gemm.Up] = t.layout(in, kk, n, f.transB)
@@ -306,7 +315,7 @@ func (t *trial) fillExact(o *operands) {
 	limits := map[*matrix]float64{
 		o.of[gemm.A]: a, o.of[gemm.B]: b,
 		o.of[gemm.C]:    math.Floor(quarter / max(1, math.Abs(real(p.Beta)))),
-		o.of[gemm.Bias]: quarter,
+		o.of[gemm.Bias]: quarter, o.of[gemm.RowZero]: a, o.of[gemm.ColZero]: b,
 	}
 	if residual := o.of[gemm.Residual]; residual != nil {
 		limits[o.of[gemm.Bias]], limits[residual] = math.Floor(quarter/2), math.Floor(quarter/2)

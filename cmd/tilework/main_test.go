@@ -137,10 +137,10 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--row-scale col.npy", 2, "--row-scale col.npy has 5 elements and C has 3 rows: want one element for each"},
 		{mul + "--col-scale no.npy", 2, "no.npy: no such file"},
 		{mul + "--output-scale half", 2, "half: want a number"},
-		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "saturation on a result of int32: want bias, relu and residual " +
-			"alone, or a result of float32"},
-		{"mul i8.npy i8.npy -o c.npy --output-scale 0.5", 2, "scales on a result of int32: want bias, relu and residual " +
-			"alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "saturation on a result of int32: want zero points, bias, relu and " +
+			"residual alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --output-scale 0.5", 2, "scales on a result of int32: want zero points, bias, relu " +
+			"and residual alone, or a result of float32"},
 		{"mul i8.npy i8.npy -o c.npy --alpha 0.5", 2, "alpha = 0.5 for a result of int32: want a whole number up to " +
 			"±2147483647, or a result of float32"},
 		{mul + "--threads -1", 2, "--threads: not supported: -1 threads"},

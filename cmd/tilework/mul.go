@@ -51,10 +51,11 @@ which replaces each element x of C before it is rounded and stored:
   x ← (act(rowScale·colScale·x + bias)·(alpha·op(A)·op(up)) + residual)
       · outputScale
 
-The epilogue is computed in float32, or in float64 for float64 matrices. Products of int8
-matrices are summed exactly in int32. With --out-dtype float32, bfloat16 or float16 the sums are
-converted to float32, and every flag is available. Otherwise C is int32: alpha and beta must be
-whole numbers, and the epilogue can have only a bias, relu and a residual.
+The epilogue is computed in float32, or in float64 for float64 matrices. Products of int8 and
+uint8 matrices are summed exactly in int32, of elements less --zero-a and --zero-b. With --out-dtype float32, bfloat16 or float16 the sums are
+converted to float32, and every flag is available, --up for int8 without zero points. Otherwise C
+is int32: alpha and beta must be whole numbers, and the epilogue can have only a bias, relu and a
+residual.
 
 File formats:
 ` + fileFormats() + `
@@ -68,8 +69,8 @@ if an input changes while mul runs. A sparse .mtx file or a compressed .npz file
 more than 256 MiB and more than 64 times its size in memory needs --allow-expansion. The files of
 the examples are in the folder examples/data of the repository.
 
-A and B must have the same element type. --dtype converts both, also from int64, int16, bool and
-unsigned integers. Other files are converted to the type that the product needs. Conversion to a
+A and B must have the same element type, or be int8 and uint8. --dtype converts both, also from
+int64, int16, bool and unsigned integers. Other files are converted to the type that the product needs. Conversion to a
 floating-point type rounds to nearest; a number too large for the type is an error, or an infinity
 with --allow-overflow. Conversion to an integer type accepts only whole numbers in its range.
 The types that C can have (--out-dtype), the default first:
@@ -95,6 +96,7 @@ TILEWORK_CACHE is "off".`,
   tilework mul x.csv model.safetensors::gate -o h.npy --dtype float32 --transpose-b --activation silu --up model.safetensors::up
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype int8 --bias model.safetensors::bias --residual y0.csv
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype int8 --out-dtype float32 --col-scale model.safetensors::bias --activation relu
+  tilework mul x.csv model.safetensors::w1 -o y.npy --dtype int8 --zero-a -1 --out-dtype float32
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype e4m3 --col-scale model.safetensors::bias --out-dtype float16 --saturate
   tilework mul x.csv model.safetensors::w1 -o - --dtype float32 | tilework mul - model.safetensors::gate -o -.csv`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -420,7 +422,7 @@ func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b 
 	if f.transB {
 		b.Layout = b.T()
 	}
-	if a.Type != b.Type {
+	if a.Type.Signed() != b.Type.Signed() {
 		return nil, nil, fmt.Errorf("%w: %s holds %v and %s holds %v, want the same type; --dtype converts both",
 			gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,10 @@ var extraFlags = []struct {
 	extra       gemm.Operand
 	flag, usage string
 }{
+	{gemm.RowZero, "zero-a",
+		"the zero `POINT` of A, which is subtracted from its elements: a whole number, or a file with one number or " +
+			"one for each row"},
+	{gemm.ColZero, "zero-b", "the zero `POINT` of B: a whole number, or a file with one number or one for each column"},
 	{gemm.RowScale, "row-scale", "a `FILE` with one factor for each row of C"},
 	{gemm.ColScale, "col-scale", "a `FILE` with one factor for each column of C"},
 	{gemm.Up, "up",
@@ -123,16 +128,43 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, o gemm.Operand, flag, file string,
 	p *gemm.Problem) ([]byte, error) {
 	want := p.Layout(o)
+	if n, ok := f.zeroNumber(o); ok {
+		return repeated(want, float64(n)), nil
+	}
 	along := map[gemm.BiasDim]string{gemm.BiasRow: "row", gemm.BiasCol: "column"}[p.Epilogue.VectorDim(o)]
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if m.OpCols() == 1 && isZero(o) {
+		return repeated(want, want.Type.At(m.Data, 0)), nil
 	}
 	if m.OpCols() != want.Cols {
 		return nil, fmt.Errorf("%w: --%s %s has %d %s and C has %d %s: want one element for each", gemm.ErrShape,
 			flag, file, m.OpCols(), plural("element", m.OpCols()), want.Cols, plural(along, want.Cols))
 	}
 	return m.Data, nil
+}
+
+// isZero reports whether o is a zero point of A or B.
+func isZero(o gemm.Operand) bool { return o == gemm.RowZero || o == gemm.ColZero }
+
+// zeroNumber returns the zero point o if its flag is a number and not a file.
+func (f *epilogueFlags) zeroNumber(o gemm.Operand) (n int64, ok bool) {
+	if !isZero(o) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(f.files[o], 10, 32)
+	return n, err == nil
+}
+
+// repeated returns the memory of a vector of layout l whose elements are all v.
+func repeated(l gemm.Layout, v float64) []byte {
+	data := make([]byte, l.Bytes())
+	for i := range l.Cols {
+		l.Type.Set(data, i, v)
+	}
+	return data
 }
 
 // matrix reads a matrix, or the transpose of a matrix, with the shape of want. It copies the matrix

@@ -153,7 +153,9 @@ func (f *inputFlags) checkUnchanged() error {
 func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 	all := []namedFile{{"A", fileA}, {"B", fileB}, {"--c", f.c}, {"--bias", f.epilogue.bias}}
 	for _, x := range extraFlags {
-		all = append(all, namedFile{"--" + x.flag, f.epilogue.files[x.extra]})
+		if _, number := f.epilogue.zeroNumber(x.extra); !number {
+			all = append(all, namedFile{"--" + x.flag, f.epilogue.files[x.extra]})
+		}
 	}
 	return all
 }

@@ -36,7 +36,7 @@ type mulResult struct {
 func resultOf(plan *dispatch.Plan, took time.Duration) mulResult {
 	p := &plan.Problem
 	return mulResult{
-		M: p.M, N: p.N, K: p.K, In: p.In().String(), Out: p.Out().String(),
+		M: p.M, N: p.N, K: p.K, In: p.InNames(), Out: p.Out().String(),
 		Device: plan.Device().String(), Kernel: plan.Kernel(), Threads: plan.Threads(),
 		Detail: plan.Detail(), Why: plan.Why(),
 		Compute: took.Seconds(), GFLOPS: p.Flops() / max(took, 1).Seconds() / 1e9, // an empty product takes no time

@@ -127,7 +127,7 @@ func TestSelftestPrintsErrors(t *testing.T) {
 	}
 	impl, _ := list[0].open()
 	var rows []selftestRow
-	for _, c := range gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: 400, Seed: 1}).Checks {
+	for _, c := range gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: 1200, Seed: 1}).Checks {
 		rows = append(rows, selftestRow{Kernel: impl.Name, CheckReport: c})
 	}
 	var table strings.Builder
@@ -138,6 +138,9 @@ func TestSelftestPrintsErrors(t *testing.T) {
 		checks := 2
 		if p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2 {
 			checks++ // block scales
+		}
+		if p.In.Signed() == dtype.I8 {
+			checks++ // zero points
 		}
 		if types := fmt.Sprintf(" %v → %v ", p.In, p.Out); p.Out != dtype.I32 &&
 			strings.Count(table.String(), types) != checks {

@@ -26,6 +26,8 @@ type epilogue[T scalar] struct {
 	vectors                      *asm.Epilogue[T]
 	act                          func(m, n int, c *T, ldc int) // the activation in vectors, or nil
 
+	zeros zeroTerms[T] // correct the sums before anything else
+
 	// floatEpilogue runs on integer sums that are converted to float32. They are converted in place
 	// and multiplied by the factor.
 	floatEpilogue *epilogue[float32]
@@ -48,6 +50,12 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
 	}
+	if mk == nil {
+		f.vectors = &asm.Epilogue[T]{}
+	} else {
+		f.vectors = &mk.Epilogue
+	}
+	f.zeros = zeroTermsOf[T](p, b)
 	if p.ScaleType() != dtype.Of[T]() {
 		f.needed, f.floatEpilogue = true, new(epilogue[float32])
 		f.floatEpilogue.prepare(p, b, mk.floatKernel())
@@ -58,10 +66,8 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 		return
 	}
 	f.needed, f.spec, f.bias, f.cType = true, p.Epilogue, b[gemm.Bias], p.Out()
-	if mk == nil {
-		f.vectors = &asm.Epilogue[T]{}
-	} else {
-		f.vectors, f.packer = &mk.Epilogue, mk.wideners.of(p.Out())
+	if mk != nil {
+		f.packer = mk.wideners.of(p.Out())
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.rowScale, f.colScale = dtype.View[T](b[gemm.RowScale]), dtype.View[T](b[gemm.ColScale])
@@ -101,7 +107,7 @@ func (mk *microKernel[T]) floatKernel() *microKernel[float32] {
 // b[gemm.Up] holds the second product's sums. Finish overwrites sums.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p, k := *pl.Problem, pl.Kernel
-	p.Beta = 0
+	p.Beta, p.Epilogue = 0, p.Epilogue.WithoutZeros() // the sums are correct
 	switch t := p.ScaleType(); {
 	case p.Converts():
 		applyEpilogue(&p, &b, k.i32.floatKernel(), dtype.View[float32](sums))
@@ -155,6 +161,9 @@ const (
 // apply runs the epilogue on rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
 // [epilogueCols] elements.
 func (f *epilogue[T]) apply(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+	if f.zeros.row != nil {
+		f.zeros.correct(f.vectors, c, ldc, i0, j0, rows, cols)
+	}
 	if f.floatEpilogue != nil {
 		f.floatEpilogue.apply(asFloat32(c), ldc, i0, j0, rows, cols, asFloat32(tmp))
 		return

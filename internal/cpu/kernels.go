@@ -181,7 +181,7 @@ func (k *Kernel) Available() bool { return k.isAvailable() }
 // Multiplies reports whether k multiplies matrices of element type t.
 func (k *Kernel) Multiplies(t dtype.Type) bool {
 	in := t.Info()
-	if len(in.Results) == 0 || k.onlyTypes != nil && !slices.Contains(k.onlyTypes, t) {
+	if len(in.Results) == 0 || k.onlyTypes != nil && !slices.Contains(k.onlyTypes, t.Signed()) {
 		return false
 	}
 	switch in.Accum {

@@ -23,6 +23,7 @@ type Packed struct {
 	layout gemm.Layout
 	kernel *Kernel
 	data   []byte
+	sums   []int32 // along K of each column, of elements of int8
 }
 
 // Layout returns the layout of the original matrix.
@@ -57,8 +58,34 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o *backend.Options) (*Pa
 	return c.kernel.pack(ctx, &p, b, o.Threads)
 }
 
-// pack packs the B of p.
+// pack packs the B of p, uint8 as int8.
 func (k *Kernel) pack(ctx context.Context, p *gemm.Problem, b []byte, threads int) (*Packed, error) {
+	given, s := *p.B(), operandSums{l: *p.B(), data: b, alongK: p.B().Trans}
+	if p.Accum() == dtype.I32 {
+		s.sums = make([]int32, p.N)
+	}
+	if given.Type == dtype.U8 {
+		if err := host.CheckMemory(given.Rows*given.Cols, fmt.Sprintf("a copy of the %v matrix", given)); err != nil {
+			return nil, err
+		}
+		s.to = make([]byte, given.Rows*given.Cols)
+		q := p.Signed()
+		p, b = &q, s.to
+		p.B().LD = max(given.Cols, 1)
+	}
+	if err := s.run(ctx, threads); err != nil {
+		return nil, err
+	}
+	packed, err := k.packPanels(ctx, p, b, threads)
+	if err != nil {
+		return nil, err
+	}
+	packed.layout, packed.sums = given, s.sums
+	return packed, nil
+}
+
+// packPanels packs the B of p.
+func (k *Kernel) packPanels(ctx context.Context, p *gemm.Problem, b []byte, threads int) (*Packed, error) {
 	switch {
 	case !k.Multiplies(p.In()):
 		return nil, k.errNoArithmetic(p.In())

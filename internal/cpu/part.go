@@ -50,8 +50,9 @@ func (pl *Plan) Part(p *gemm.Problem, _, _ int) (backend.Plan, error) {
 }
 
 func (pl *Plan) part(p *gemm.Problem) Plan {
-	part := Plan{Problem: p, Kernel: pl.Kernel, Threads: pl.Threads, method: pl.method, named: pl.named, limit: pl.limit,
+	part := Plan{Kernel: pl.Kernel, Threads: pl.Threads, method: pl.method, named: pl.named, limit: pl.limit,
 		whole: pl.Problem}
+	p = part.setProblem(p)
 	if !pl.Kernel.naive && !slices.Contains(pl.Kernel.tiles(p.Accum()).methods(p), part.method) {
 		part.method.algorithm = algoDirect // sums in the same order, and takes any number of rows and columns
 	}

@@ -22,6 +22,7 @@ type Plan struct {
 	Threads int
 
 	packed   *Packed
+	given    *gemm.Problem // the product that Problem is computed for, if [Plan.shift] changes its operands
 	whole    *gemm.Problem // the product that contains Problem, or nil
 	onTile   func(i, j, rows, cols int)
 	method   method
@@ -111,7 +112,8 @@ func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *backend.Options) error 
 	if !k.Multiplies(p.In()) {
 		return k.errNoArithmetic(p.In())
 	}
-	pl.Problem, pl.Kernel, pl.Threads = p, k, threadCount(p, o.Threads)
+	p = pl.setProblem(p)
+	pl.Kernel, pl.Threads = k, threadCount(p, o.Threads)
 	pl.brief = isBrief(p)
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
@@ -299,6 +301,9 @@ func halfProgress(f func(done, total int64), n int64) func(done, total int64) {
 
 // multiply computes a single product.
 func (pl *Plan) multiply(ctx context.Context, b *gemm.Buffers) error {
+	if pl.given != nil {
+		return pl.multiplyShifted(ctx, b)
+	}
 	switch k := pl.Kernel; pl.Problem.Accum() {
 	case dtype.F32:
 		return execute(ctx, pl, k.f32, b, func(r *execution) *gemmJobs[float32] { return &r.f32 })
@@ -423,8 +428,11 @@ func (pl *Plan) Memory() int {
 		return 0
 	}
 	n := 0
+	if pl.given != nil {
+		n = pl.shiftBytes()
+	}
 	if p.Epilogue.Gated {
-		n = p.Other().Layouts[gemm.C].Bytes()
+		n += p.Other().Layouts[gemm.C].Bytes()
 	}
 	switch k := pl.Kernel; p.Accum() {
 	case dtype.F32:

@@ -87,6 +87,9 @@ func (p *Problem) plain() error {
 			return fmt.Errorf("%w: a batch with %s, want at most a bias and an activation%s", ErrUnsupported, o.Phrase(), hint)
 		}
 	}
+	if p.Shifted() {
+		return fmt.Errorf("%w: a batch of uint8: want int8, or single products", ErrUnsupported)
+	}
 	if p.Epilogue.Function != nil {
 		return fmt.Errorf("%w: a batch with a device function, want at most a bias and an activation", ErrUnsupported)
 	}

@@ -17,8 +17,10 @@ import (
 //	x ← f((act(rowScale[i]·colScale[j]·x + bias)·up[i, j] + residual[i, j])·outScale)
 //
 // where up is 1, or α·op(A)·op(Up) for a gated product. The zero value does nothing.
-// [Problem.Finish] is the definition.
+// [Problem.Finish] is the definition, except of the zero points, which change the sums before alpha
+// multiplies them: Σ(a − rowZero[i])·(b − colZero[j]).
 type Epilogue struct {
+	RowZero, ColZero   bool // whether rows of op(A) and columns of op(B) have zero points
 	RowScale, ColScale bool // whether rows and columns are multiplied by numbers of their own
 	Bias               BiasDim
 	Activation         Activation
@@ -44,8 +46,9 @@ type Function interface {
 	Reads() bool
 }
 
-// OnlyBias reports whether the epilogue does nothing except, perhaps, add a bias.
-func (e Epilogue) OnlyBias() bool { return e == Epilogue{Bias: e.Bias} }
+// OnlyBias reports whether the epilogue does nothing to the product with its zero points except,
+// perhaps, add a bias.
+func (e Epilogue) OnlyBias() bool { return e.WithoutZeros() == Epilogue{Bias: e.Bias} }
 
 // BiasDim is the dimension of C along which a bias or another vector of the epilogue extends.
 type BiasDim uint8
@@ -152,11 +155,11 @@ func (p *Problem) checkEpilogue() error {
 		return fmt.Errorf("%w: a gated product with a bias or with scales of rows or columns, of which it would need two",
 			ErrUnsupported)
 	}
-	if !p.scalesIntegers() {
-		return nil
+	if err := p.checkZeros(); err != nil || !p.scalesIntegers() {
+		return err
 	}
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s on a result of %v: want bias, relu and residual alone%s",
+		return fmt.Errorf("%w: %s on a result of %v: want zero points, bias, relu and residual alone%s",
 			ErrUnsupported, fmt.Sprintf(format, args...), p.Out(), p.orFloat())
 	}
 	switch {
@@ -181,6 +184,7 @@ func (e Epilogue) transposed() Epilogue {
 		e.Bias = BiasRow
 	}
 	e.RowScale, e.ColScale = e.ColScale, e.RowScale
+	e.RowZero, e.ColZero = e.ColZero, e.RowZero
 	e.Flipped = e.Function != nil && !e.Flipped
 	return e
 }
@@ -353,7 +357,7 @@ var parts = func() []part {
 			func(e *Epilogue) { *e.ReadFlag(o) = true },
 		}
 	}
-	list := []part{reads(RowScale), reads(ColScale)}
+	list := []part{reads(RowZero), reads(ColZero), reads(RowScale), reads(ColScale)}
 	for dim, name := range []string{BiasRow: "bias-row", BiasCol: "bias-col"} {
 		if name != "" {
 			list = append(list, part{name, func(e Epilogue) bool { return e.Bias == BiasDim(dim) },

@@ -242,7 +242,7 @@ func (p *Problem) Complete() (swapped bool, err error) {
 		return false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
 			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(),
 			p.B().OpRows(), p.B().OpCols())
-	case p.In() != p.B().Type:
+	case p.In().Signed() != p.B().Type.Signed():
 		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.In(), p.B().Type)
 	}
 	if err := p.checkTypes(); err != nil {
@@ -359,7 +359,7 @@ func (p *Problem) Converts() bool { return p.Accum() != p.ScaleType() }
 // sums, without padding.
 func (p *Problem) Sums() Problem {
 	q := *p
-	q.Alpha, q.Beta, q.Layouts[Up], q.Layouts[Residual], q.Epilogue = 1, 0, Layout{}, Layout{}, Epilogue{}
+	q.Alpha, q.Beta, q.Layouts[Up], q.Layouts[Residual], q.Epilogue = 1, 0, Layout{}, Layout{}, p.Epilogue.Zeros()
 	q.Layouts[C] = Dense(p.Accum(), p.M, p.N)
 	return q
 }
@@ -381,9 +381,12 @@ func (p *Problem) Convert(sums, c []byte) {
 	}
 }
 
-// WrapDepth is the smallest K at which the int32 sum of int8 products can wrap: each is at
-// most 2¹⁴.
-const WrapDepth = 1 << 17
+// WrapDepth returns the smallest K at which an int32 sum of products without zero points can wrap:
+// 2¹⁷ for int8, whose products are at most 2¹⁴.
+func (p *Problem) WrapDepth() int {
+	largest := func(t dtype.Type) float64 { return max(t.Info().Max, -t.Round(math.Inf(-1))) }
+	return int(math.Ceil(0x1p31 / (largest(p.In()) * largest(p.B().Type))))
+}
 
 // Wrapped converts a sum that was computed without overflow to the type of the accumulators, in
 // which int32 sums wrap.
@@ -419,9 +422,17 @@ func (p *Problem) Flops() float64 {
 	return flops
 }
 
+// InNames returns the element type of A and B, or both if they differ: "uint8·int8".
+func (p *Problem) InNames() string {
+	if b := p.B().Type; b != p.In() {
+		return p.In().String() + "·" + b.String()
+	}
+	return p.In().String()
+}
+
 // String describes the product in one line: "64×32 · 32×16 float32".
 func (p *Problem) String() string {
-	s := fmt.Sprintf("%d×%d · %d×%d %v", p.M, p.K, p.K, p.N, p.In())
+	s := fmt.Sprintf("%d×%d · %d×%d %s", p.M, p.K, p.K, p.N, p.InNames())
 	if p.Out() != p.In() {
 		s += " → " + p.Out().String()
 	}

@@ -24,6 +24,8 @@ const (
 	RowScale                    // M numbers of ScaleType
 	ColScale                    // N numbers of ScaleType
 	OutScale                    // one number of ScaleType
+	RowZero                     // M int32 numbers: zero points of the rows of op(A)
+	ColZero                     // N int32 numbers: zero points of the columns of op(B)
 	FunctionData                // DataLen numbers of ScaleType, read by the epilogue's function
 	GroupEnds                   // for each group of rows, the int32 number of the row after its last
 
@@ -90,6 +92,18 @@ var operands = [Operands]operandRow{
 		name: "out-scale", phrase: "the output scale", transposed: OutScale,
 		flag:   func(e *Epilogue) *bool { return &e.OutScale },
 		layout: numbers(func(*Problem) int { return 1 }),
+	},
+	RowZero: {
+		name: "row-zero", transposed: ColZero,
+		flag:   func(e *Epilogue) *bool { return &e.RowZero },
+		dim:    func(*Epilogue) BiasDim { return BiasRow },
+		layout: func(p *Problem) Layout { return Dense(dtype.I32, 1, p.M) },
+	},
+	ColZero: {
+		name: "col-zero", transposed: RowZero,
+		flag:   func(e *Epilogue) *bool { return &e.ColZero },
+		dim:    func(*Epilogue) BiasDim { return BiasCol },
+		layout: func(p *Problem) Layout { return Dense(dtype.I32, 1, p.N) },
 	},
 	FunctionData: {
 		name: "data", phrase: "the data of the device function", transposed: FunctionData,
@@ -166,7 +180,7 @@ func (p *Problem) Uses(o Operand) bool {
 func (p *Problem) usesMore() bool {
 	e := &p.Epilogue // field by field: comparing the struct takes as long as the rest of the check
 	return e.Bias != BiasNone || e.RowScale || e.ColScale || e.Gated || e.Residual || e.OutScale ||
-		e.Function != nil || p.BlockScaled() || p.Batch.Kind == Grouped
+		e.RowZero || e.ColZero || e.Function != nil || p.BlockScaled() || p.Batch.Kind == Grouped
 }
 
 // Layout returns the layout of an operand; that of an operand that p does not use is empty.
@@ -189,7 +203,7 @@ func (p *Problem) B() *Layout { return &p.Layouts[B] }
 // C returns the layout of C.
 func (p *Problem) C() *Layout { return &p.Layouts[C] }
 
-// In returns the element type of A and B.
+// In returns the element type of A. That of B differs only if one is int8 and the other uint8.
 func (p *Problem) In() dtype.Type { return p.Layouts[A].Type }
 
 // Out returns the element type of C.

@@ -177,6 +177,22 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// TestZeroPoints checks, under the checkers, the products of int8 and uint8 with zero points: with
+// the smallest tile of every kernel, and with K in parts.
+func TestZeroPoints(t *testing.T) {
+	seed := testrand.Seed(t)
+	quantised := func(p gemmtest.Pair) bool { return p.In.Signed() == dtype.I8 }
+	for _, k := range choose.Kernels() {
+		way := gputest.Way{Kernel: k, Shape: k.Tiles[len(k.Tiles)-1]}
+		ways := []gputest.Way{way}
+		if way.Shape.SplitK = 3; k.SplitsK {
+			ways = append(ways, way)
+		}
+		ways = slices.DeleteFunc(ways, func(w gputest.Way) bool { return !slices.ContainsFunc(w.Types(), quantised) })
+		suite{seed: seed, ways: ways, open: checked, perWay: testkit.Cases(6, 60), check: "zeros", types: quantised}.run(t)
+	}
+}
+
 // TestConverted checks, under the checkers, that every kernel converts int32 sums to floating-point
 // results, and rounds sums of float32 operands to 16 bits. The tiles cover every epilogue store.
 func TestConverted(t *testing.T) {

@@ -332,8 +332,11 @@ func TestShapes(t *testing.T) {
 // griddepcontrol.wait before they access global memory, and that kernels without it do not wait.
 func TestOverlaps(t *testing.T) {
 	accesses := regexp.MustCompile(`\t(ld|st|atom|red|cp)\.[^\n]*(global|bulk)`)
-	for _, k := range append(choose.Kernels(), kernel.Pack, kernel.SplitKSum) {
+	for _, k := range append(choose.Kernels(), kernel.Pack, kernel.SplitKSum, kernel.SignedSums) {
 		in := dtype.F32
+		if k == kernel.SignedSums {
+			in = dtype.U8
+		}
 		if k.NativeTypes != nil {
 			in = k.NativeTypes[0]
 		}

@@ -476,7 +476,7 @@ func TestNumpyFilesWithoutMatrix(t *testing.T) {
 		"scalar.npy":             "0 dimensions, shape ()",
 		"vector.npy":             "array has shape (5,)",
 		"cube.npy":               "3 dimensions, shape (2, 2, 2)",
-		"complex.npy":            `"<c16" (complex numbers), want float64, float32, float16, int8, int32`,
+		"complex.npy":            `"<c16" (complex numbers), want float64, float32, float16, int8, uint8, int32`,
 		"text.npy":               `"<U1" (text)`,
 		"object.npy":             `"|O" (Python objects)`,
 		"struct.npy":             "structured type",

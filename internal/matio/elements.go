@@ -32,7 +32,6 @@ var foreign = []struct {
 	{converted[uint32]("uint32"), "u4", "U32"},
 	{converted[int16]("int16"), "i2", "I16"},
 	{converted[uint16]("uint16"), "u2", "U16"},
-	{converted[uint8]("uint8"), "u1", "U8"},
 	{element{&dtype.Info{Name: "bool", Bits: 8}, dtype.Invalid, loadBools}, "b1", "BOOL"},
 }
 
@@ -46,7 +45,7 @@ var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element
 }()
 
 // converted returns the element of a Go type that matrices cannot have.
-func converted[T int16 | int64 | uint8 | uint16 | uint32 | uint64](name string) element {
+func converted[T int16 | int64 | uint16 | uint32 | uint64](name string) element {
 	info := &dtype.Info{Name: name, Bits: 8 * int(unsafe.Sizeof(*new(T)))}
 	return element{info, dtype.Invalid, func(dst []float64, b []byte) {
 		for i, v := range unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(dst)) {
@@ -181,7 +180,7 @@ func (s *source) refuse(t dtype.Type, row, col int, value string) error {
 	in := t.Info()
 	if in.Integer {
 		return s.fail(ErrRange, "row %d, column %d: %s is out of range for %v: want an integer from %.0f to %.0f",
-			row+1, col+1, value, t, -in.Max-1, in.Max)
+			row+1, col+1, value, t, t.Round(math.Inf(-1)), in.Max)
 	}
 	if s.overflows == 0 {
 		s.firstOverflow = s.fail(ErrOverflow, "row %d, column %d: %s is too large for %v: want at most %v", row+1,

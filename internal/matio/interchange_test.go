@@ -16,10 +16,13 @@ import (
 // rule returns element (i, j) of the matrices that testdata/make.py writes.
 func rule(t dtype.Type, i, j int) float64 {
 	v := float64((7*i+3*j)%23 - 11)
-	if !t.Info().Integer {
-		v /= 4
+	switch {
+	case t == dtype.U8:
+		return v + 11
+	case t.Info().Integer:
+		return v
 	}
-	return v
+	return v / 4
 }
 
 func integerRule(i, j int) float64 { return rule(dtype.I32, i, j) }
@@ -98,6 +101,7 @@ func TestReadFilesOfOtherPrograms(t *testing.T) {
 		{"all.safetensors::layer.0.bf16", dtype.BF16, 3, 5, floatRule},
 		{"all.safetensors::layer.0.i8", dtype.I8, 3, 5, integerRule},
 		{"all.safetensors::layer.0.i32", dtype.I32, 3, 5, integerRule},
+		{"all.safetensors::layer.0.u8", dtype.U8, 3, 5, func(i, j int) float64 { return 0 }},
 		{"all.safetensors::layer.0.none", dtype.F32, 0, 4, nil},
 
 		{"array-real.mtx", dtype.F64, 3, 5, floatRule},
@@ -166,6 +170,11 @@ func TestConvert(t *testing.T) {
 		for _, to := range dtype.All() {
 			if to.Info().Exact < 16 {
 				continue // the type cannot represent 11
+			}
+			if to == dtype.U8 {
+				_, err := Read(t.Context(), "testdata/"+from, ReadOptions{Type: to})
+				checkError(t, err, ErrRange, from, "out of range for uint8: want an integer from 0 to 255")
+				continue
 			}
 			m := mustRead(t, "testdata/"+from, ReadOptions{Type: to})
 			checkMatrix(t, m, to, 3, 5, integerRule)

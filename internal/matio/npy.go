@@ -13,7 +13,7 @@ import (
 // npyTypes maps types to their spellings in a NumPy header, without the byte order. See
 // numpy.lib.format for the file format and numpy.dtype.str for the spellings.
 var npyTypes = map[dtype.Type]string{
-	dtype.F64: "f8", dtype.F32: "f4", dtype.F16: "f2", dtype.I8: "i1", dtype.I32: "i4",
+	dtype.F64: "f8", dtype.F32: "f4", dtype.F16: "f2", dtype.I8: "i1", dtype.U8: "u1", dtype.I32: "i4",
 }
 
 // npyKinds maps the first letter of a spelling to a description for messages.

@@ -20,7 +20,7 @@ import (
 // https://huggingface.co/docs/safetensors for the format.
 var safetensorsTypes = map[dtype.Type]string{
 	dtype.F64: "F64", dtype.F32: "F32", dtype.F16: "F16", dtype.BF16: "BF16", dtype.I8: "I8", dtype.I32: "I32",
-	dtype.F8E4M3: "F8_E4M3", dtype.F8E5M2: "F8_E5M2",
+	dtype.F8E4M3: "F8_E4M3", dtype.F8E5M2: "F8_E5M2", dtype.U8: "U8",
 }
 
 const (

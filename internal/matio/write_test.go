@@ -243,7 +243,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"c.txt", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c.npy", dtype.BF16, gemm.ErrUnsupported,
-			"a .npy file cannot hold bfloat16, want float64, float32, float16, int8, int32 (bfloat16 goes to " +
+			"a .npy file cannot hold bfloat16, want float64, float32, float16, int8, uint8, int32 (bfloat16 goes to " +
 				".safetensors, .mtx, .csv)"},
 		{"c.npz::x", dtype.BF16, gemm.ErrUnsupported, "a .npz file cannot hold bfloat16"},
 		{"c.npy", dtype.F8E4M3, gemm.ErrUnsupported, "a .npy file cannot hold float8_e4m3fn"},

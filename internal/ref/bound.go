@@ -233,8 +233,9 @@ func Roundings(p *gemm.Problem, acc gemm.Accuracy) float64 {
 	if p.BlockScaled() {
 		n += 2
 	}
+	rounded := p.Epilogue.WithoutZeros()
 	for o := range gemm.Operands { // the scales and the bias
-		if p.Epilogue.Reads(o) && p.Epilogue.VectorDim(o) != gemm.BiasNone {
+		if rounded.Reads(o) && rounded.VectorDim(o) != gemm.BiasNone {
 			n++
 		}
 	}

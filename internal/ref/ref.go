@@ -142,8 +142,8 @@ func dense(l gemm.Layout, b []byte) []float64 {
 	return out
 }
 
-// Factors returns op(A) and op(B) as float64, multiplied by their block scales, in row-major order
-// without padding.
+// Factors returns op(A) and op(B) as float64, multiplied by their block scales or less their zero
+// points, in row-major order without padding.
 func Factors(p *gemm.Problem, buf gemm.Buffers) (a, b []float64) {
 	a, b = dense(p.Layouts[gemm.A], buf[gemm.A]), dense(p.Layouts[gemm.B], buf[gemm.B])
 	if scaleA, scaleB := p.ScalesOf(&buf); p.BlockScaled() {
@@ -152,6 +152,16 @@ func Factors(p *gemm.Problem, buf gemm.Buffers) (a, b []float64) {
 		}
 		for at := range b {
 			b[at] *= float64(scaleB.At(at%p.N, at/p.N))
+		}
+	}
+	if zeros := dtype.View[int32](buf[gemm.RowZero]); p.Uses(gemm.RowZero) {
+		for at := range a {
+			a[at] -= float64(zeros[at/p.K])
+		}
+	}
+	if zeros := dtype.View[int32](buf[gemm.ColZero]); p.Uses(gemm.ColZero) {
+		for at := range b {
+			b[at] -= float64(zeros[at%p.N])
 		}
 	}
 	return a, b

@@ -18,7 +18,9 @@ type freivalds[T number] struct {
 	p       *gemm.Problem
 	a, b, c operand // c is the old C
 	bias    []byte
-	opt     Options
+	// zeroA and zeroB are the zero points of the rows of op(A) and of the columns of op(B), or nil.
+	zeroA, zeroB []int32
+	opt          Options
 	// old, unless nil, returns C·x and ‖c‖₂ of the old C, which has been overwritten.
 	old func(ctx context.Context) ([][]T, []float64, error)
 
@@ -50,6 +52,7 @@ func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt Options) *fre
 	}
 	return &freivalds[T]{
 		p: p, a: a, b: b, c: operand{p.Layouts[gemm.C], buf[gemm.C]}, bias: buf[gemm.Bias], opt: opt,
+		zeroA: dtype.View[int32](buf[gemm.RowZero]), zeroB: dtype.View[int32](buf[gemm.ColZero]),
 		want: zeros[T](NumVectors, p.M).rows(), terms: make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
 		oldBad: make([]int, p.M), oldTerms: make([]float64, p.M),
@@ -107,6 +110,7 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		f.subtractColZeros(bx.out)
 		ax := newProduct(&f.a, bx.out)
 		unit := scaleDown(bx.norms) // so that the squares of products of norms do not overflow
 		ax.weight = bx.norms
@@ -114,6 +118,7 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		if err := ax.run(ctx); err != nil {
 			return err
 		}
+		f.subtractRowZeros(ax.out, bx.out)
 		f.gather(alpha, ax.out)
 		for i, s := range ax.norms {
 			f.terms[i] += math.Abs(alpha) * s * unit
@@ -138,6 +143,34 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		f.rowBad[i] = f.rowBad[i] || p.ReadsAB() && !isFinite(alpha) || !isFinite(beta)
 	}
 	return nil
+}
+
+// subtractColZeros changes B·x to the product of x and the elements of B less the zero points of
+// their columns.
+func (f *freivalds[T]) subtractColZeros(bx [][]T) {
+	for n, x := range f.x {
+		var total T
+		for j, z := range f.zeroB {
+			total += T(z) * x[j]
+		}
+		for k := range bx[n] {
+			bx[n][k] -= total
+		}
+	}
+}
+
+// subtractRowZeros changes A·y to the product of y and the elements of A less the zero points of
+// their rows.
+func (f *freivalds[T]) subtractRowZeros(ay, ys [][]T) {
+	for n, y := range ys {
+		var total T
+		for _, v := range y {
+			total += v
+		}
+		for i, z := range f.zeroA {
+			ay[n][i] -= T(z) * total
+		}
+	}
 }
 
 // oldSums returns C·x of the old C, and ‖c‖₂ of each row.

@@ -12,13 +12,14 @@ func Direct(p *gemm.Problem) bool {
 	return p.Epilogue.OnlyBias() && p.Out().Info().Roundoff < coarse && !p.Converts()
 }
 
-// Linear returns p without its epilogue. Its C is a dense matrix of p's ScaleType in new memory,
-// with the values of the old C. If p converts integer sums, Linear returns the product of these
-// sums, whose check is exact.
+// Linear returns p without its epilogue, except zero points. Its C is a dense matrix of p's
+// ScaleType in new memory, with the values of the old C. If p converts integer sums, Linear returns
+// the product of these sums, whose check is exact.
 func Linear(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers) {
 	linear := LinearProblem(p)
 	lb := gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.B], gemm.C: make([]byte, linear.C().Bytes())}
 	lb[gemm.ScaleA], lb[gemm.ScaleB] = b[gemm.ScaleA], b[gemm.ScaleB]
+	lb[gemm.RowZero], lb[gemm.ColZero] = b[gemm.RowZero], b[gemm.ColZero]
 	if linear.Beta != 0 {
 		for i := range p.M {
 			for j := range p.N {
@@ -35,7 +36,8 @@ func LinearProblem(p *gemm.Problem) gemm.Problem {
 		return p.Sums()
 	}
 	linear := *p
-	linear.Epilogue, linear.Layouts[gemm.Up], linear.Layouts[gemm.Residual] = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
+	linear.Epilogue, linear.Layouts[gemm.Up] = p.Epilogue.Zeros(), gemm.Layout{}
+	linear.Layouts[gemm.Residual] = gemm.Layout{}
 	linear.Layouts[gemm.C] = gemm.Dense(p.ScaleType(), p.M, p.N)
 	return linear
 }

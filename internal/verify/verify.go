@@ -198,12 +198,19 @@ func checkVerifiable(p *gemm.Problem) error {
 	if !p.Epilogue.OnlyBias() {
 		return fmt.Errorf("%w: verifying a product with epilogue %v", gemm.ErrUnsupported, p.Epilogue)
 	}
-	if p.Converts() && p.K >= gemm.WrapDepth {
-		return fmt.Errorf("%w: verifying %v: from K = %d on its int32 sums may wrap, "+
-			"which random vectors cannot predict for a result of %v",
-			gemm.ErrUnsupported, p, gemm.WrapDepth, p.Out())
+	when := ""
+	switch {
+	case !p.Converts():
+		return nil
+	case p.Epilogue.Zeros() != (gemm.Epilogue{}):
+		when = "with zero points"
+	case p.K >= p.WrapDepth():
+		when = fmt.Sprintf("from K = %d on", p.WrapDepth())
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: verifying %v: %s its int32 sums may wrap, which random vectors cannot predict for a result of "+
+		"%v", gemm.ErrUnsupported, p, when, p.Out())
 }
 
 // nothing checks a result without elements.

@@ -627,3 +627,46 @@ func TestNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestZeroPoints checks products of int8 and uint8 with zero points of any size: a correct one
+// passes, and one with another zero point or a single wrong element does not.
+func TestZeroPoints(t *testing.T) {
+	rng := testrand.New(t)
+	s, u := dtype.I8, dtype.U8
+	for _, in := range [][2]dtype.Type{{s, s}, {u, s}, {s, u}, {u, u}} {
+		p, _, err := gemm.New(3, gemm.Dense(in[0], 9, 40), gemm.Dense(in[1], 7, 40).T(), 2, gemm.Dense(dtype.I32, 9, 7),
+			gemm.Epilogue{RowZero: true, ColZero: true, Bias: gemm.BiasCol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := testkit.Filled(rng, &p)
+		for _, o := range []gemm.Operand{gemm.A, gemm.B, gemm.RowZero, gemm.ColZero} {
+			for i := range buf[o] {
+				buf[o][i] = byte(rng.Uint32())
+			}
+		}
+		v, err := New(t.Context(), &p, buf, Options{Seed: rng.Uint64()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		product := func() []byte {
+			c := make([]byte, p.C().Bytes())
+			p.Out().Store(c, ref.Values(&p, buf).Value)
+			return c
+		}
+		right := product()
+		if _, err := v.Check(t.Context(), right); err != nil {
+			t.Errorf("%v: %v", &p, err)
+		}
+		wrong := slices.Clone(right)
+		wrong[rng.IntN(len(wrong))] ^= 1
+		if _, err := v.Check(t.Context(), wrong); !errors.Is(err, gemm.ErrVerify) {
+			t.Errorf("%v with a wrong element: error %v, want ErrVerify", &p, err)
+		}
+		zeros := dtype.View[int32](buf[[]gemm.Operand{gemm.RowZero, gemm.ColZero}[rng.IntN(2)]])
+		zeros[rng.IntN(len(zeros))]++
+		if _, err := v.Check(t.Context(), product()); !errors.Is(err, gemm.ErrVerify) {
+			t.Errorf("%v with another zero point: error %v, want ErrVerify", &p, err)
+		}
+	}
+}

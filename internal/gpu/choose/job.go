@@ -41,6 +41,7 @@ type packing struct {
 }
 
 func newJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
+	p, a = kernel.CoreOf(p, a)
 	return &job{
 		Problem: p, align: a, device: d, costs: coefficientsOf(d), sms: max(d.SMs, 1), traffic: p.Traffic(),
 		arithmetic: sm90.ArithmeticOf(p.In(), p.Precision),

@@ -14,7 +14,8 @@ import (
 // order returns the order of the sums. It is not ok if the order depends on the vectors that the
 // kernel loads, too.
 func (pl *Plan) order() (o kernel.Order, ok bool) {
-	return pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Info().Target.SM)
+	p, _ := pl.core()
+	return pl.Kernel.Order(p, pl.Config.Tile, pl.backend.Info().Target.SM)
 }
 
 // SameOrder lists the candidates for the first rows and columns of C that add in the order of the

@@ -22,7 +22,8 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 	mine, theirs := pl.backend.Info(), b.Info()
 	// Tensor cores of different architectures add in different ways. Kernels without an order use
 	// none.
-	sums, _ := pl.Kernel.Order(&pl.device, pl.Config.Tile, mine.Target.SM)
+	p, _ := pl.core()
+	sums, _ := pl.Kernel.Order(p, pl.Config.Tile, mine.Target.SM)
 	switch {
 	case other.Config.Tile != pl.Config.Tile:
 		return nil, fmt.Errorf("%w: %s has no tile %v of kernel %s", gemm.ErrUnsupported, theirs.Name, pl.Config.Tile,

@@ -20,6 +20,9 @@ func (pl *Plan) Packed() (*Plan, kernel.Repacked) {
 
 // packed is Packed without the scratch memory of the plan.
 func (pl *Plan) packed() (*Plan, kernel.Repacked) {
+	if pl.isShifted() {
+		return pl, kernel.Repacked{} // the launches pack the copies as int8
+	}
 	q, which := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
 	if !which.Any() {
 		return pl, which

@@ -101,7 +101,8 @@ func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
 func (pl *Plan) Part(p gemm.Problem, row0, col0 int) *Plan {
 	part := *pl
 	part.device, part.row0, part.col0 = p, row0, col0
-	part.Config = pl.configFor(&p)
+	core, _ := part.core()
+	part.Config = pl.configFor(core)
 	return part.complete()
 }
 

@@ -66,6 +66,8 @@ func (pl *Plan) addTo(r *recorder, m kernel.Memory) {
 	case p.Empty():
 	case p.Batch.Kind == gemm.Strided && p.Batch.Count > pl.Kernel.MaxProducts():
 		pl.addBatchChunks(r, m)
+	case pl.isShifted():
+		pl.addShifted(r, m)
 	case pl.Config.Factor.Valid():
 		pl.addGated(r, m)
 	default:
@@ -104,10 +106,14 @@ func (pl *Plan) addGated(r *recorder, m kernel.Memory) {
 
 // addProduct adds the packing of operands and the product or, of a gated one in two launches, the
 // second.
-func (pl *Plan) addProduct(r *recorder, m kernel.Memory) {
+func (pl *Plan) addProduct(r *recorder, m kernel.Memory) { pl.addSums(r, m, nil) }
+
+// addSums is addProduct for a product whose last launch, unless nil, is that of last, which takes
+// the sums.
+func (pl *Plan) addSums(r *recorder, m kernel.Memory, last *kernel.Args) {
 	packed, which := pl.packed()
 	if !which.Any() {
-		pl.addKernel(r, m)
+		pl.addKernel(r, m, last)
 		return
 	}
 	var copies []operandCopy
@@ -120,25 +126,36 @@ func (pl *Plan) addProduct(r *recorder, m kernel.Memory) {
 		}
 	}
 	pl.addPacking(r, copies)
-	packed.addKernel(r, m)
+	packed.addKernel(r, m, last)
 }
 
 // addKernel adds the launch of the kernel. Split-K takes two: the kernel computes partial sums in
 // scratch memory, and another adds them and writes C.
-func (pl *Plan) addKernel(r *recorder, m kernel.Memory) {
+func (pl *Plan) addKernel(r *recorder, m kernel.Memory, last *kernel.Args) {
 	p, s := &pl.device, pl.Config.Tile
 	a := kernel.Args{Config: &pl.Config, Problem: p, Memory: m, Row0: pl.row0, Col0: pl.col0}
-	if s.SplitK < 2 {
+	second := a
+	if last != nil {
+		second = *last
+	}
+	switch {
+	case s.SplitK > 1:
+		second.PartialSums = r.take(p.Accum(), kernel.SplitCount(p, s), p.M, kernel.PartialSumLD(p))
+		second.SplitLen = kernel.SplitLen(p, s)
+		partial := pl.Config.PartialSums()
+		first := a
+		first.Config, first.Memory[gemm.C] = &partial, 0
+		first.PartialSums, first.SplitLen = second.PartialSums, second.SplitLen*max(s.SerialK, 1)
+		r.add(pl.Kernel, first)
+	case last == nil:
 		r.add(pl.Kernel, a)
 		return
+	default: // the sums are a single part
+		second.PartialSums, second.SplitLen = r.take(p.Accum(), p.M, p.C().LD), p.K
+		a.Memory[gemm.C] = second.PartialSums
+		r.add(pl.Kernel, a)
 	}
-	a.PartialSums = r.take(p.Accum(), kernel.SplitCount(p, s), p.M, kernel.PartialSumLD(p))
-	a.SplitLen = kernel.SplitLen(p, s)
-	partial, total := pl.Config.PartialSums(), kernel.SplitKSumConfig(pl.Config)
-	first, second := a, a
-	first.Config, first.Memory[gemm.C] = &partial, 0
-	first.SplitLen *= max(s.SerialK, 1)
+	total := kernel.SplitKSumConfig(*second.Config)
 	second.Config = &total
-	r.add(pl.Kernel, first)
 	r.add(kernel.SplitKSum, second)
 }

@@ -55,6 +55,7 @@ func (k *Kernel) refusal(s Tile, why *Reason) error {
 // computes p with some tile. A nil device leaves out the limits of the device. The error is
 // ErrUnsupported.
 func (k *Kernel) Check(p *gemm.Problem, s Tile, a Align, d *device.Info) error {
+	p, a = CoreOf(p, a)
 	if err := k.checkProblem(p, a); err != nil {
 		return err
 	}

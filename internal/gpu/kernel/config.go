@@ -18,6 +18,8 @@ type Config struct {
 	// Wide reports whether a size needs more than 31 bits. Indices then have 64 bits.
 	Wide     bool
 	Epilogue gemm.Epilogue
+	// UnsignedA and UnsignedB report whether A and B hold uint8. The kernel reads copies as int8.
+	UnsignedA, UnsignedB bool
 	// ScaleA and ScaleB are the numbers of rows of op(A) and of columns of op(B) that share a block
 	// scale. They are 0 without block scales.
 	ScaleA, ScaleB int
@@ -223,11 +225,12 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 		q = &packed
 	}
 	c := Config{
-		In: p.In(), Out: p.Out(), TransA: q.A().Trans, TransB: q.B().Trans,
+		In: p.In().Signed(), Out: p.Out(), TransA: q.A().Trans, TransB: q.B().Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		RowInvariant: p.Invariance != gemm.NotInvariant,
 		Batch:        p.Batch.Kind, Tile: s, VecA: 1, VecB: 1, VecC: 1,
 	}
+	c.UnsignedA, c.UnsignedB = p.In() == dtype.U8, p.B().Type == dtype.U8
 	c.ScaleA, c.ScaleB = p.ScaleSides()
 	if k.SetVectors != nil {
 		k.SetVectors(s, &c, q)

@@ -108,14 +108,11 @@ type Kernel struct {
 // PDLSM is the architecture that introduced programmatic dependent launch (PDL).
 const PDLSM = 90
 
-// Types returns the element types that k multiplies in their native precision.
+// Types returns the element types that k multiplies in their native precision, uint8 as int8.
 func (k *Kernel) Types() []dtype.Type {
-	if k.NativeTypes != nil {
-		return k.NativeTypes
-	}
-	var types []dtype.Type
+	types := slices.Clone(k.NativeTypes)
 	for _, t := range dtype.All() {
-		if len(t.Info().Results) > 0 {
+		if k.NativeTypes == nil && len(t.Info().Results) > 0 || t == dtype.U8 && slices.Contains(types, dtype.I8) {
 			types = append(types, t)
 		}
 	}

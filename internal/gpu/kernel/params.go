@@ -118,6 +118,8 @@ type Args struct {
 	// of a part of K.
 	PartialSums device.Ptr
 	SplitLen    int
+	// OperandSums are the addresses of the sums along K of A and B, of a product with zero points.
+	OperandSums [gemm.B + 1]device.Ptr
 	// Row0 and Col0 are the offset of C in the caller's C, if the problem computes only a part of
 	// it.
 	Row0, Col0 int
@@ -142,7 +144,7 @@ func (a *Args) stride(o gemm.Operand) uint64 {
 // vectorParams holds the names of the parameters that point to vectors of the epilogue.
 var vectorParams = [gemm.Operands]string{
 	gemm.Bias: "bias", gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale",
-	gemm.FunctionData: "data",
+	gemm.FunctionData: "data", gemm.RowZero: "rowZero", gemm.ColZero: "colZero",
 }
 
 // sharedParams lists the parameters of every kernel that computes products. Tensor maps follow

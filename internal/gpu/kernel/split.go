@@ -54,6 +54,7 @@ func PartialSumLD(p *gemm.Problem) int {
 // epilogue.
 func (c Config) PartialSums() Config {
 	c.Out, c.VecC, c.VecResidual, c.Factor, c.Epilogue = c.Accum(), 1, 0, 0, gemm.Epilogue{}
+	c.UnsignedA, c.UnsignedB = false, false
 	return c
 }
 
@@ -64,7 +65,7 @@ func (c Config) CompileKey() Config {
 }
 
 // splitKSumParams lists the parameters of SplitKSum that follow those of every kernel.
-var splitKSumParams = splitParams(nil)
+var splitKSumParams = append(splitParams(nil), zeroParams...)
 
 // splitParams returns the parameters of split-K: the length of a part, and the partial sums.
 func splitParams(when func(*Config) bool) []Param[Args] {
@@ -148,7 +149,9 @@ func SplitKSumConfig(c Config) Config {
 
 func writeSplitKSum(k *build.Kernel, c Config) {
 	g := DeclareParams(k, c)
-	g.declareSplit(&Declarer[Args]{k, &c, splitKSumParams})
+	d := &Declarer[Args]{k, &c, splitKSumParams}
+	g.declareSplit(d)
+	g.declareZeros(d)
 	s := c.Tile
 	k.Threads(32, SplitKSumWarps, 1)
 	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
@@ -185,5 +188,5 @@ func writeSplitKSum(k *build.Kernel, c Config) {
 			}
 		})
 	}
-	k.If(inside, func() { g.storeVec(row, col, total) })
+	k.If(inside, func() { g.storeVec(row, col, g.withoutZeros(row, col, total)) })
 }

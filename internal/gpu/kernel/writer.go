@@ -35,6 +35,7 @@ type Writer struct {
 
 	ScalesA, ScalesB blockScales
 	vectors          [gemm.Operands]build.Ptr // bias, scales, and the data of a custom epilogue function
+	rowSums, colSums build.Ptr                // along K of A and B, for zero points
 	Residual         build.Matrix
 	// factor is the factor of a gated product that another launch computed.
 	factor build.Matrix

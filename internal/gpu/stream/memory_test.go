@@ -55,6 +55,11 @@ func largeCases(t *testing.T, rng *rand.Rand) []largeCase {
 			p.Layouts[gemm.Residual] = c
 			return p, err
 		}},
+		{name: "uint8 with zero points", p: func() (gemm.Problem, error) {
+			p, _, err := gemm.New(3, gemm.Dense(dtype.U8, 70, 90), gemm.Dense(dtype.I8, 140, 90).T(), 0,
+				gemm.Dense(dtype.F32, 70, 140), gemm.Epilogue{RowZero: true, ColZero: true, Bias: gemm.BiasRow})
+			return p, err
+		}},
 		{name: "gated", p: func() (gemm.Problem, error) {
 			b := gemm.Dense(dtype.BF16, 64, 70)
 			p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 90, 64), b, 0, gemm.Dense(dtype.BF16, 90, 70),

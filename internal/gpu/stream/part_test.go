@@ -11,6 +11,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/model"
+	"tilework/internal/ref"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -147,5 +148,44 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s and %s have the order %q", name, other, text)
 		}
 		seen[text] = name
+	}
+}
+
+// TestZeroPointsInSlices computes a product with zero points in slices of K. Each slice is
+// corrected for its own terms. The sums must be those of the reference.
+func TestZeroPointsInSlices(t *testing.T) {
+	rng := testrand.New(t)
+	d, err := emu.Open(emu.Options{Seed: rng.Uint64()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b := New(d)
+	defer b.Close()
+	for _, e := range []gemm.Epilogue{{RowZero: true, ColZero: true}, {ColZero: true, Bias: gemm.BiasCol}, {}} {
+		p, _, err := gemm.New(-3, gemm.Dense(dtype.U8, 60, 300), gemm.Dense(dtype.I8, 300, 40), 0,
+			gemm.Dense(dtype.I32, 60, 40), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl, err := b.Plan(&p, exec.Options{Kernel: "tiled", Tile: "16"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl.sums = &order{[]span{{0, 128}, {128, 256}, {256, 300}}, 32, true}
+		buffers := testkit.Filled(rng, &p)
+		for i := range buffers[gemm.A] {
+			buffers[gemm.A][i] = byte(rng.Uint32())
+		}
+		got, err := computed(t.Context(), pl, buffers)
+		if err == nil {
+			err = ref.Values(&p, buffers).Exactly(got)
+		}
+		if err != nil {
+			t.Errorf("%v, in %d steps: %v", e, len(pl.Steps.steps), err)
+		}
+		if len(pl.Steps.steps) < 3 {
+			t.Errorf("%v: %d steps, want one for each slice", e, len(pl.Steps.steps))
+		}
 	}
 }

@@ -129,7 +129,7 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
 	first, last := s.depth.from == 0, s.depth.to == pl.host.K
 	if !last {
-		p.Alpha, p.Epilogue, p.Layouts[gemm.Residual] = 1, gemm.Epilogue{}, gemm.Layout{}
+		p.Alpha, p.Epilogue, p.Layouts[gemm.Residual] = 1, p.Epilogue.Zeros(), gemm.Layout{}
 	}
 	for o := range matrices {
 		if p.Uses(o) {

@@ -4,8 +4,8 @@
     python make.py    # in this folder
 
 Unless it says otherwise, a matrix is 3x5 and element (i, j) is
-(7i + 3j) mod 23 - 11 for integers and a quarter of that for the other types:
-exact in every type. readback.py and the Go tests know the same rule.
+(7i + 3j) mod 23 - 11 for integers, 11 more for unsigned ones, and a quarter of
+that for the other types: exact in every type. readback.py and the Go tests know the same rule.
 """
 
 import numpy as np
@@ -18,11 +18,11 @@ from safetensors.numpy import save_file
 def matrix(dtype, rows=3, cols=5):
     i, j = np.indices((rows, cols))
     v = (7 * i + 3 * j) % 23 - 11
-    return (v if np.dtype(dtype).kind == "i" else v / 4).astype(dtype)
+    return {"i": v, "u": v + 11}.get(np.dtype(dtype).kind, v / 4).astype(dtype)
 
 
 def npy():
-    for name, code in [("f64", "f8"), ("f32", "f4"), ("f16", "f2"), ("i32", "i4"), ("i8", "i1")]:
+    for name, code in [("f64", "f8"), ("f32", "f4"), ("f16", "f2"), ("i32", "i4"), ("i8", "i1"), ("u8", "u1")]:
         for order, byte in [("le", "<"), ("be", ">")]:
             a = matrix(code).astype(byte + code)
             np.save(f"{name}-{order}-c.npy", a)

@@ -15,7 +15,7 @@ import scipy.io
 from ml_dtypes import bfloat16
 from safetensors.numpy import load_file
 
-TYPES = {"f64": "f8", "f32": "f4", "f16": "f2", "bf16": bfloat16, "i8": "i1", "i32": "i4"}
+TYPES = {"f64": "f8", "f32": "f4", "f16": "f2", "bf16": bfloat16, "i8": "i1", "u8": "u1", "i32": "i4"}
 TEXT = {".mtx", ".csv"}
 READ = {
     ".npy": lambda path: np.load(path),
@@ -32,8 +32,7 @@ def check(path):
     i, j = np.indices((rows, cols))
     want = (7 * i + 3 * j) % 23 - 11
     dtype = np.dtype(TYPES[kind])
-    if dtype.kind != "i":
-        want = want / 4
+    want = {"i": want, "u": want + 11}.get(dtype.kind, want / 4)
     got = READ[path.suffix](path)
     if path.suffix not in TEXT and got.dtype != dtype:
         return f"{path.name}: {got.dtype}, want {dtype}"

@@ -70,8 +70,11 @@ func (r *remote) c() *matrix { return &matrix{at: r.at[gemm.C], layout: r.p.Layo
 
 // Expect implements [verify.Remote].
 func (r *remote) Expect(ctx context.Context, probe verify.Probe) error {
-	if r.p.Converts() {
+	switch {
+	case r.p.Converts():
 		return fmt.Errorf("%w: integers times vectors of float64, on the device", gemm.ErrUnsupported)
+	case r.p.Shifted():
+		return fmt.Errorf("%w: zero points or uint8 times vectors, on the device", gemm.ErrUnsupported)
 	}
 	if err := r.alloc(); err != nil {
 		return err
@@ -178,6 +181,11 @@ func (r *remote) Fetch(ctx context.Context) (b gemm.Buffers, err error) {
 	fetch(&b[gemm.B], r.at[gemm.B], p.Layouts[gemm.B])
 	fetch(&b[gemm.C], r.at[gemm.C], p.Layouts[gemm.C])
 	fetch(&b[gemm.Bias], r.at[gemm.Bias], gemm.Dense(p.Out(), 1, p.BiasLen()))
+	for _, o := range []gemm.Operand{gemm.RowZero, gemm.ColZero} {
+		if p.Uses(o) {
+			fetch(&b[o], r.at[o], p.Layout(o))
+		}
+	}
 	if p.BlockScaled() {
 		fetch(&b[gemm.ScaleA], r.at[gemm.ScaleA], p.Layouts[gemm.ScaleA])
 		fetch(&b[gemm.ScaleB], r.at[gemm.ScaleB], p.Layouts[gemm.ScaleB])
