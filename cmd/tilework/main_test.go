@@ -141,6 +141,7 @@ func TestUsageErrors(t *testing.T) {
 			"residual alone, or a result of float32"},
 		{"mul i8.npy i8.npy -o c.npy --output-scale 0.5", 2, "scales on a result of int32: want zero points, bias, relu " +
 			"and residual alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --alpha 2.0000000000000000000001", 2, "want a whole number"},
 		{"mul i8.npy i8.npy -o c.npy --alpha 0.5", 2, "alpha = 0.5 for a result of int32: want a whole number up to " +
 			"±2147483647, or a result of float32"},
 		{mul + "--threads -1", 2, "--threads: not supported: -1 threads"},

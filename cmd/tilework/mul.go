@@ -26,7 +26,7 @@ type mulFlags struct {
 	out, device, kernel, precision string
 	rowInvariant                   bool
 	transA, transB                 bool
-	alpha, beta                    float64
+	alpha, beta                    factor
 	betaGiven                      bool
 	c                              string
 	epilogue                       epilogueFlags
@@ -133,8 +133,9 @@ TILEWORK_CACHE is "off".`,
 		"the `PRECISION` of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.Float64Var(&f.alpha, "alpha", 1, "the `FACTOR` of the product")
-	fl.Float64Var(&f.beta, "beta", 0, "the `FACTOR` of C0, which is not read if it is 0; needs --c")
+	f.alpha.value = 1
+	fl.Var(&f.alpha, "alpha", "the `FACTOR` of the product")
+	fl.Var(&f.beta, "beta", "the `FACTOR` of C0, which is not read if it is 0; needs --c")
 	fl.StringVar(&f.c, "c", "", "the `FILE` with C0, a matrix of the shape of C")
 	f.epilogue.declare(c)
 	f.files.declare(c)
@@ -351,8 +352,8 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if e, err = f.epilogue.parse(); err != nil {
 		return r, e, err
 	}
-	if f.beta != 0 && f.c == "" {
-		return r, e, fmt.Errorf("--beta %v without --c: want --c FILE with the C0 that beta multiplies", f.beta)
+	if f.beta.value != 0 && f.c == "" {
+		return r, e, fmt.Errorf("--beta %v without --c: want --c FILE with the C0 that beta multiplies", f.beta.value)
 	}
 	if f.c != "" && !f.betaGiven {
 		return r, e, fmt.Errorf("--c %s without --beta: want --beta too, its default 0 ignores C0", f.c)
@@ -440,7 +441,9 @@ func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gem
 	if err != nil {
 		return gemm.Problem{}, fmt.Errorf("--precision: %w", err)
 	}
-	p, _, err := gemm.New(complex(f.alpha, 0), a, b, complex(f.beta, 0), gemm.Dense(out, a.OpRows(), b.OpCols()), e)
+	scale := a.Type.Info().ScaleType(out)
+	alpha, beta := complex(f.alpha.in(scale), 0), complex(f.beta.in(scale), 0)
+	p, _, err := gemm.New(alpha, a, b, beta, gemm.Dense(out, a.OpRows(), b.OpCols()), e)
 	if err == nil {
 		p, err = p.WithPrecision(precision)
 	}
@@ -482,7 +485,7 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 
 // readC0 reads C0. It returns nil without --c, and if beta is 0.
 func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, error) {
-	if f.beta == 0 {
+	if f.beta.value == 0 {
 		return nil, nil
 	}
 	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.Out()})

@@ -17,7 +17,7 @@ import (
 type epilogueFlags struct {
 	bias, biasAlong, activation string
 	files                       [gemm.Operands]string // the files of extraFlags
-	scale                       float64
+	scale                       factor
 	saturate                    bool
 }
 
@@ -55,7 +55,8 @@ func (f *epilogueFlags) declare(c *cobra.Command) {
 	for _, x := range extraFlags {
 		fl.StringVar(&f.files[x.extra], x.flag, "", x.usage)
 	}
-	fl.Float64Var(&f.scale, "output-scale", 1, "the `FACTOR` of the final result, before it is rounded to C's type")
+	f.scale.value = 1
+	fl.Var(&f.scale, "output-scale", "the `FACTOR` of the final result, before it is rounded to C's type")
 	fl.BoolVar(&f.saturate, "saturate", false, "store the largest finite number of C's type instead of an infinity")
 	complete(c, "activation", activationNames()...)
 	complete(c, "bias-along", "cols", "rows")
@@ -82,7 +83,7 @@ func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 			*e.ReadFlag(x.extra) = true
 		}
 	}
-	e.OutScale, e.Saturate = f.scale != 1, f.saturate
+	e.OutScale, e.Saturate = f.scale.value != 1, f.saturate
 	return e, nil
 }
 
@@ -119,7 +120,7 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 	}
 	if l := p.Layout(gemm.OutScale); p.Epilogue.OutScale {
 		b[gemm.OutScale] = make([]byte, l.Bytes())
-		l.Type.Set(b[gemm.OutScale], 0, f.scale)
+		l.Type.Set(b[gemm.OutScale], 0, f.scale.in(l.Type))
 	}
 	return nil
 }

@@ -17,10 +17,11 @@ type element struct {
 	*dtype.Info            // only the name in NumPy and the bits are set for foreign elements
 	native      dtype.Type // the type with the same representation; Invalid if elements must be converted
 	load        func(dst []float64, b []byte)
+	loadOdd     func(dst []float64, b []byte) // rounds to odd; nil if load is exact
 }
 
 // nativeElement returns the element of a dtype.
-func nativeElement(t dtype.Type) element { return element{t.Info(), t, t.Load} }
+func nativeElement(t dtype.Type) element { return element{Info: t.Info(), native: t, load: t.Load} }
 
 // foreign lists the elements that must be converted, with their spellings.
 var foreign = []struct {
@@ -32,7 +33,7 @@ var foreign = []struct {
 	{converted[uint32]("uint32"), "u4", "U32"},
 	{converted[int16]("int16"), "i2", "I16"},
 	{converted[uint16]("uint16"), "u2", "U16"},
-	{element{&dtype.Info{Name: "bool", Bits: 8}, dtype.Invalid, loadBools}, "b1", "BOOL"},
+	{element{Info: &dtype.Info{Name: "bool", Bits: 8}, load: loadBools}, "b1", "BOOL"},
 }
 
 // npyForeign and safetensorsForeign map spellings to foreign elements.
@@ -46,12 +47,39 @@ var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element
 
 // converted returns the element of a Go type that matrices cannot have.
 func converted[T int16 | int64 | uint16 | uint32 | uint64](name string) element {
-	info := &dtype.Info{Name: name, Bits: 8 * int(unsafe.Sizeof(*new(T)))}
-	return element{info, dtype.Invalid, func(dst []float64, b []byte) {
-		for i, v := range unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(dst)) {
-			dst[i] = float64(v)
+	e := element{
+		Info: &dtype.Info{Name: name, Bits: 8 * int(unsafe.Sizeof(*new(T)))},
+		load: func(dst []float64, b []byte) {
+			for i, v := range goSlice[T](b, len(dst)) {
+				dst[i] = float64(v)
+			}
+		},
+	}
+	if e.Bits > 53 {
+		e.loadOdd = func(dst []float64, b []byte) {
+			for i, v := range goSlice[T](b, len(dst)) {
+				if v < 0 {
+					dst[i] = -toOdd(-uint64(v))
+				} else {
+					dst[i] = toOdd(uint64(v))
+				}
+			}
 		}
-	}}
+	}
+	return e
+}
+
+// goSlice returns b as n elements.
+func goSlice[T any](b []byte, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// loader returns the function that loads elements as float64s from which t rounds.
+func (e element) loader(t dtype.Type) func(dst []float64, b []byte) {
+	if e.loadOdd != nil && t != dtype.F64 {
+		return e.loadOdd
+	}
+	return e.load
 }
 
 // loadBools converts each nonzero byte to 1.
@@ -94,6 +122,7 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 		return nil, err
 	}
 	swap := e.Bits > 8 && big != bigEndian
+	load := e.loader(l.Type)
 	first := l.Bytes()
 	if packed > 0 {
 		first = min(first, max(64<<10, 4*packed))
@@ -132,7 +161,7 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 			swapBytes(in, e.Size())
 		}
 		if values != nil {
-			e.load(values[:count], in)
+			load(values[:count], in)
 			if err := s.store(l, data, n, values[:count]); err != nil {
 				return nil, err
 			}

@@ -130,8 +130,7 @@ const (
 // ReadOptions controls how a matrix is read. The zero value reads it without conversion.
 type ReadOptions struct {
 	// Type is the element type of the result. Invalid keeps the type of the file, which is
-	// float64 for text. Values are rounded to nearest, ties to even. Conversions of text to 16-bit
-	// and 8-bit types, and of 64-bit integers to any type, first round to float64.
+	// float64 for text. Each number is rounded once, to nearest, ties to even.
 	Type dtype.Type
 	// Overflow, if set, accepts numbers that are too large for a floating-point type. They become
 	// infinities, or NaNs in types without infinity. If there are any, Overflow is called once

@@ -306,15 +306,18 @@ func (r *mtxReader) add(i, j int, text []byte) error {
 	return err
 }
 
-// addTo adds v to the element (i, j).
+// addTo rounds v to the type of the matrix and adds it to the element (i, j).
 func (r *mtxReader) addTo(i, j int, v number, text []byte) error {
 	t, n := r.m.Type, r.m.Index(i, j)
-	if old := t.At(r.m.Data, n); old != 0 { // 0 + v would lose the sign of a zero
+	fits := v.fits(t)
+	if old := t.At(r.m.Data, n); fits && old != 0 { // 0 + v would lose the sign of a zero
+		v.float = t.Round(v.float)
 		sum := v.float + old
-		v.large = v.large || math.IsInf(sum, 0) && !math.IsInf(v.float, 0) && !math.IsInf(old, 0)
+		v.large = math.IsInf(sum, 0) && !math.IsInf(v.float, 0) && !math.IsInf(old, 0)
 		v.float, text = sum, strconv.AppendFloat(nil, sum, 'g', -1, 64)
+		fits = v.fits(t)
 	}
-	if !v.fits(t) {
+	if !fits {
 		if err := r.refuse(t, i, j, v.String(text, r.line)); err != nil {
 			return err
 		}

@@ -47,18 +47,28 @@ func (number) String(text []byte, line int) string {
 	return fmt.Sprintf("%.40s in line %d", text, line)
 }
 
-// parseNumber parses a decimal number, an infinity or a NaN for type t. A number that is too large
-// becomes an infinity.
+// ParseNumber parses a decimal number, an infinity or a NaN, as in a text file. The result is a
+// number from which t rounds as from the number in the text. It is infinite if the number is too
+// large. ParseNumber reports false for other texts.
+func ParseNumber(text string, t dtype.Type) (v float64, ok bool) {
+	n, ok := parseNumber([]byte(text), t)
+	return n.float, ok
+}
+
+// parseNumber is like [ParseNumber], and reports whether the number is too large.
 func parseNumber(text []byte, t dtype.Type) (n number, ok bool) {
 	if bytes.ContainsAny(text, "xX_") { // reject Go's hexadecimal numbers and digit separators
 		return n, false
 	}
 	bits := 64
 	if t == dtype.F32 {
-		bits = 32 // avoid double rounding
+		bits = 32
 	}
 	v, err := strconv.ParseFloat(string(text), bits)
 	large := errors.Is(err, strconv.ErrRange)
+	if err == nil && bits == 64 {
+		v = roundText(text, v, t)
+	}
 	return number{v, large}, err == nil || large
 }
 
