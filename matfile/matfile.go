@@ -11,15 +11,21 @@
 //
 // A name is the path of a file, or "path::member" for one array of an .npz or .safetensors file.
 // The member may be omitted if exactly one array is a matrix, and is "c" by default in a file that
-// is written. The extension selects the format, case-insensitively. The first bytes of a file
-// without one of these extensions select it, as for a pipe such as /dev/stdin, which is read to its
-// end.
+// is written. The extension selects the format, case-insensitively; .tsv, .txt and .dat are text
+// like .csv. The first bytes of a file without one of these extensions select it, as for a pipe
+// such as /dev/stdin, which is read to its end, and of a file that gzip has compressed.
+//
+// # Text
+//
+// Semicolons, commas, tabs or blanks separate numbers, as in the first line of numbers. A comma is
+// a decimal comma unless it separates numbers. Numbers may be quoted, # starts a comment, a line
+// may end with a delimiter, and a byte order mark selects UTF-16.
 //
 // # Elements
 //
 // The elements of every numeric type of these formats are converted to the type of the matrix. A
-// conversion to a floating-point type rounds to nearest, ties to even. A number that is too large
-// for the type is an error that wraps [ErrOverflow], unless [ReadOptions.Overflow] is set. A
+// conversion to a floating-point type rounds once, to nearest, ties to even. A number that is too
+// large for the type is an error that wraps [ErrOverflow], unless [ReadOptions.Overflow] is set. A
 // conversion to an integer type accepts only whole numbers in its range. An array of one dimension
 // is a matrix of one row.
 //
@@ -61,8 +67,8 @@ var (
 	ErrOverflow = matio.ErrOverflow
 	// ErrRange reports a number that an integer type cannot hold.
 	ErrRange = matio.ErrRange
-	// ErrExpansion reports a sparse .mtx file or a compressed .npz file whose matrix would take
-	// more than 256 MiB and more than 64 times the bytes of the file. It wraps
+	// ErrExpansion reports a sparse .mtx file or a compressed file whose matrix or content would
+	// take more than 256 MiB and more than 64 times the bytes of the file. It wraps
 	// [tilework.ErrOutOfMemory]. See [ReadOptions.Expand].
 	ErrExpansion = matio.ErrExpansion
 	// ErrChanged reports a file that was modified while it was read.
@@ -78,11 +84,13 @@ type ReadOptions struct {
 	// Expand accepts matrices that are far larger than their files, if they fit into the free
 	// memory. See [ErrExpansion].
 	Expand bool
-	// CSVHeader skips the first line of a .csv file that is not blank.
-	CSVHeader bool
+	// CSVHeader is the number of lines that are not blank to skip at the start of a .csv file.
+	CSVHeader int
 	// CSVDelimiter is the character between the numbers of a .csv file. ' ' is any number of
 	// blanks, and 0 the semicolon, comma, tab or blanks in the first line of numbers.
 	CSVDelimiter byte
+	// CSVMissing reads empty fields and NA in .csv files as NaN.
+	CSVMissing bool
 }
 
 // matio returns the options for reading elements of type t, with which they are converted.
@@ -92,7 +100,7 @@ func (o *ReadOptions) matio(t dtype.Type) matio.ReadOptions {
 	}
 	return matio.ReadOptions{
 		Type: t, OneD: matio.Row, Overflow: o.Overflow, Expand: o.Expand, Room: host.CheckMemory,
-		CSV: matio.CSV{Header: o.CSVHeader, Delimiter: o.CSVDelimiter},
+		CSV: matio.CSV{Header: o.CSVHeader, Delimiter: o.CSVDelimiter, Missing: o.CSVMissing},
 	}
 }
 

@@ -178,7 +178,7 @@ func TestErrors(t *testing.T) {
 		"empty":            {decode("", ""), ErrFormat},
 		"member of text":   {decode("1", "::x"), ErrMember},
 		"list of a member": {list(at("a.npz", "PK\x03\x04") + "::x"), ErrMember},
-		"unknown format":   {Write(t.Context(), filepath.Join(folder, "c.txt"), one), tilework.ErrUnsupported},
+		"unknown format":   {Write(t.Context(), filepath.Join(folder, "c.py"), one), tilework.ErrUnsupported},
 		"unknown encoding": {Encode(t.Context(), io.Discard, "c", one), tilework.ErrUnsupported},
 		"no folder":        {Write(t.Context(), filepath.Join(folder, "none", "c.npy"), one), fs.ErrNotExist},
 		"type": {Write(t.Context(), filepath.Join(folder, "c.npy"), numbers[dtype.BFloat16](1, 1)),
@@ -210,7 +210,7 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 func TestOptions(t *testing.T) {
 	count := 0
 	m, err := Decode[float32](t.Context(), strings.NewReader("a|b\n1|1e39\n"), "x.csv", &ReadOptions{
-		CSVHeader: true, CSVDelimiter: '|', Overflow: func(first error, n int) {
+		CSVHeader: 1, CSVDelimiter: '|', Overflow: func(first error, n int) {
 			if count += n; !errors.Is(first, ErrOverflow) {
 				t.Errorf("got error %v", first)
 			}
@@ -218,6 +218,10 @@ func TestOptions(t *testing.T) {
 	})
 	if err != nil || m.Cols() != 2 || m.At(0, 1) <= 3.4e38 || count != 1 {
 		t.Errorf("got %v, %d overflows, error %v", m, count, err)
+	}
+	m, err = Decode[float32](t.Context(), strings.NewReader("1,,NA\n"), "x.csv", &ReadOptions{CSVMissing: true})
+	if err != nil || m.Cols() != 3 || m.At(0, 1) == m.At(0, 1) || m.At(0, 2) == m.At(0, 2) {
+		t.Errorf("got %v, error %v; want two NaNs", m, err)
 	}
 	if strconv.IntSize < 64 {
 		return // no matrix that the addresses allow is certain not to fit into memory

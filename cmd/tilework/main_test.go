@@ -107,7 +107,7 @@ func TestUsageErrors(t *testing.T) {
 			"--dtype float64 converts A and B, as do float32, "},
 		{mul + "--dtype int32", 2, "--dtype: not supported: matrices of int32 cannot be multiplied: want float64, float32, " +
 			"float16, bfloat16, float8_e4m3fn, float8_e5m2, int8"},
-		{"mul a.npy b.npy -o c.txt", 2, `-o: c.txt: not supported: extension ".txt"`},
+		{"mul a.npy b.npy -o c.py", 2, `-o: c.py: not supported: extension ".py"`},
 		{"mul a.npy b.npy -o no/c.npy", 2, "-o: folder no: no such file"},
 		{"mul a.npy b.npy -o c.npy --dtype bfloat16", 2, "cannot hold bfloat16"},
 		{mul + "--dtype float33", 2, `--dtype: unknown element type "float33"`},

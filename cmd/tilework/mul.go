@@ -62,10 +62,10 @@ File formats:
 
 If a file holds several arrays, name one of them: model.safetensors::w1. The command
 "tilework files" lists them. The file - is standard input, and -::w1 an array in it. The content of
-standard input, of a pipe such as <(zcat a.npy.gz), and of a file without one of the extensions
-selects the format. -o - writes .npy to standard output, and -o -.csv, for example, another format.
+standard input, of a pipe, and of a file without one of the extensions, such as a.npy.gz, selects
+the format. -o - writes .npy to standard output, and -o -.csv, for example, another format.
 A 1-D A is a row and a 1-D B a column, as in NumPy's matmul; C always has two dimensions. mul fails
-if an input changes while mul runs. A sparse .mtx file or a compressed .npz file that would take
+if an input changes while mul runs. A sparse .mtx file or a compressed file that would take
 more than 256 MiB and more than 64 times its size in memory needs --allow-expansion. The files of
 the examples are in the folder examples/data of the repository.
 

@@ -19,8 +19,8 @@ import (
 
 // inputFlags are the flags that control the reading of matrices, and the matrices read so far.
 type inputFlags struct {
-	allowOverflow, allowExpansion, csvHeader bool
-	csvDelimiter                             string
+	allowOverflow, allowExpansion bool
+	csvDelimiter                  string
 
 	mapFrom int // see [matio.ReadOptions.Map]
 	csv     matio.CSV
@@ -41,7 +41,10 @@ func (f *inputFlags) declare(c *cobra.Command) {
 
 func (f *inputFlags) declareCSV(c *cobra.Command) {
 	fl := c.Flags()
-	fl.BoolVar(&f.csvHeader, "csv-header", false, "skip the first line of .csv files")
+	fl.IntVar(&f.csv.Header, "csv-header", 0,
+		"skip the first line of .csv files that is not blank, or with =`N` the first N of them")
+	fl.Lookup("csv-header").NoOptDefVal = "1"
+	fl.BoolVar(&f.csv.Missing, "csv-missing", false, "read empty fields and NA in .csv files as NaN")
 	fl.StringVar(&f.csvDelimiter, "csv-delimiter", "",
 		"the `CHARACTER` between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or "+
 			"blanks in the first line of numbers)")
@@ -49,7 +52,9 @@ func (f *inputFlags) declareCSV(c *cobra.Command) {
 
 // parse checks the flags, and returns an error if more than one input is standard input.
 func (f *inputFlags) parse(inputs []namedFile) (err error) {
-	f.csv.Header = f.csvHeader
+	if f.csv.Header < 0 {
+		return fmt.Errorf("--csv-header=%d: want a number of lines", f.csv.Header)
+	}
 	if f.csv.Delimiter, err = parseDelimiter(f.csvDelimiter); err != nil {
 		return err
 	}
@@ -79,7 +84,7 @@ func parseDelimiter(text string) (byte, error) {
 		return ' ', nil
 	}
 	if c := rune(text[0]); len(text) > 1 || c > unicode.MaxASCII || unicode.IsLetter(c) || unicode.IsDigit(c) ||
-		strings.ContainsRune("+-.\"\r\n", c) {
+		strings.ContainsRune("+-.#\"\r\n", c) {
 		return 0, fmt.Errorf("--csv-delimiter %s: want one character that cannot be part of a number, or tab or space", text)
 	}
 	return text[0], nil

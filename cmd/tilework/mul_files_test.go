@@ -46,6 +46,8 @@ func TestMulReadsVariants(t *testing.T) {
 	numpyFile(t, "v2.npy", "(2,)", 7, 8)
 	numpyFile(t, "v3.npy", "(3,)", 1, 10, 100)
 	writeText(t, "semicolons.csv", "x;y;z\n1;-2;3\n4;5;6\n")
+	writeText(t, "two.dat", "of two\nlines\n1 -2 3\n4 5 6\n")
+	writeText(t, "missing.csv", "1,NA,\n4,5,6\n")
 	writeText(t, "bars.csv", "1|-2|3\n4|5|6\n")
 	writeText(t, "blanks.csv", "1 -2  3\n4 5 6\n")
 	for args, want := range map[string][][]float64{
@@ -56,6 +58,8 @@ func TestMulReadsVariants(t *testing.T) {
 		"v3.npy v3.npy --dtype float64 --transpose-b":            nil,
 		"v3.npy v2.npy --dtype int8 --transpose-a --transpose-b": {{7, 8}, {70, 80}, {700, 800}},
 		"semicolons.csv v3.npy --dtype float64 --csv-header":     {{281}, {654}},
+		"two.dat v3.npy --dtype float64 --csv-header=2":          {{281}, {654}},
+		"missing.csv v3.npy --dtype float64 --csv-missing":       {{math.NaN()}, {654}},
 		"bars.csv v3.npy --dtype float64 --csv-delimiter |":      {{281}, {654}},
 		"blanks.csv v3.npy --dtype float64":                      {{281}, {654}},
 	} {
@@ -69,8 +73,8 @@ func TestMulReadsVariants(t *testing.T) {
 		got := element(t, "c.npy")
 		for i := range want {
 			for j := range want[i] {
-				if got(i, j) != want[i][j] {
-					t.Errorf("%s: element (%d, %d) is %v, want %v", args, i, j, got(i, j), want[i][j])
+				if g, w := got(i, j), want[i][j]; g != w && (g == g || w == w) {
+					t.Errorf("%s: element (%d, %d) is %v, want %v", args, i, j, g, w)
 				}
 			}
 		}
@@ -82,6 +86,8 @@ func TestMulReadsVariants(t *testing.T) {
 			"and B, as do float32, float16,",
 		"m.npy v3.npy --dtype float64 --csv-delimiter ab": "--csv-delimiter ab: want one character",
 		"m.npy v3.npy --dtype float64 --csv-delimiter 5":  "--csv-delimiter 5: want one character",
+		"m.npy v3.npy --dtype float64 --csv-header=-1":    "--csv-header=-1: want a number of lines",
+		"missing.csv v3.npy --dtype float64":              `"NA" is not a number`,
 		"semicolons.csv v3.npy --dtype float64":           "--csv-header skips a header line",
 	} {
 		_, stderr, code := run(t.Context(), strings.Fields("mul "+args+" -o new.npy")...)
@@ -196,7 +202,7 @@ func TestMulPipes(t *testing.T) {
 		"mul - - -o c.npy":                                   "A and B are standard input (-): want at most one",
 		"mul - b.csv --bias - -o c.npy":                      "A and --bias are standard input (-)",
 		"mul - b.csv -o c.npy":                               "standard input: malformed: the file is empty",
-		"mul b.csv b.csv -o -.txt":                           `extension ".txt"`,
+		"mul b.csv b.csv -o -.py":                            `extension ".py"`,
 		"mul b.csv b.csv -o - --dtype bfloat16":              "cannot hold bfloat16",
 		"emulate k.ptx --entry k --grid 1 --block 1 --arg -": "no such file",
 	} {

@@ -97,7 +97,7 @@ func (s *source) readArray() (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	spelling := strings.TrimLeft(d.descr, "<>|=")
+	big, spelling := npySpelling(d.descr)
 	switch {
 	case !slices.Contains(arrayTypes, spelling):
 		return nil, s.fail(gemm.ErrUnsupported, "elements of type %.40q, want one of %s", d.descr,
@@ -120,7 +120,7 @@ func (s *source) readArray() (*Array, error) {
 	if _, err := io.ReadFull(s.section(length, n), a.Data); err != nil {
 		return nil, s.readError(err)
 	}
-	if strings.HasPrefix(d.descr, ">") {
+	if big {
 		for k := 0; k < len(a.Data); k += a.Size() {
 			slices.Reverse(a.Data[k : k+a.Size()])
 		}

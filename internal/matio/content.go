@@ -2,8 +2,11 @@ package matio
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"io"
+	"math"
 	"strings"
 
 	"tilework/internal/gemm"
@@ -11,6 +14,8 @@ import (
 
 // headBytes is the number of bytes at the start of a file that identify its content.
 const headBytes = 512
+
+const gzipMagic = "\x1f\x8b"
 
 // mistaken lists files that take the place of a matrix after a failed download, by the text that
 // they start with, in lower case.
@@ -24,12 +29,17 @@ var mistaken = []struct{ start, what string }{
 // checkContent selects the format by the first bytes of the file unless the name does. It returns
 // an error if they show that the file is no matrix, or one of another format.
 func (s *source) checkContent() error {
-	if s.size == 0 {
-		return s.fail(ErrFormat, "the file is empty")
+	head, err := s.head()
+	if err == nil && strings.HasPrefix(string(head), gzipMagic) {
+		if s.format != nil {
+			return s.fail(ErrFormat, "the content is compressed by gzip: want a name that ends in .gz")
+		}
+		if err = s.inflate(); err == nil {
+			head, err = s.head()
+		}
 	}
-	head := make([]byte, min(headBytes, s.size))
-	if _, err := io.ReadFull(s.section(0, s.size), head); err != nil {
-		return s.readError(err)
+	if err != nil {
+		return err
 	}
 	text := strings.ToLower(string(bytes.TrimLeft(bytes.TrimPrefix(head, []byte(utf8Mark)), blanks)))
 	for _, m := range mistaken {
@@ -50,6 +60,46 @@ func (s *source) checkContent() error {
 	return nil
 }
 
+// head returns the first bytes of the file.
+func (s *source) head() ([]byte, error) {
+	if s.size == 0 {
+		return nil, s.fail(ErrFormat, "the file is empty")
+	}
+	head := make([]byte, min(headBytes, s.size))
+	if _, err := io.ReadFull(s.section(0, s.size), head); err != nil {
+		return nil, s.readError(err)
+	}
+	return head, nil
+}
+
+// inflate replaces a file that gzip has compressed by its content in memory.
+func (s *source) inflate() error {
+	r, err := gzip.NewReader(s.section(0, s.size))
+	if err != nil {
+		return s.readError(err)
+	}
+	most := int64(math.MaxInt64)
+	if !s.opt.Expand {
+		most = max(s.floor, s.size*expansionRatio)
+	}
+	content, err := s.spoolAll(gzipReader{r}, most)
+	if err == nil {
+		s.setContent(content)
+	}
+	return err
+}
+
+// gzipReader distinguishes a compressed file that is cut off from the end of its content.
+type gzipReader struct{ *gzip.Reader }
+
+func (r gzipReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err == io.ErrUnexpectedEOF {
+		err = errors.New("the compressed content is cut off")
+	}
+	return n, err
+}
+
 // recognise returns the format of a file from its first bytes. It returns nil for bytes that no
 // format starts with. Text without a known prefix is CSV.
 func recognise(content []byte) *Format {
@@ -60,7 +110,7 @@ func recognise(content []byte) *Format {
 		ext = ".npy"
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
 		ext = ".npz"
-	case bytes.HasPrefix(bytes.ToLower(head), []byte("%%matrixmarket")):
+	case isMtxBanner(string(head)):
 		ext = ".mtx"
 	case len(head) > 8 && binary.LittleEndian.Uint64(head) <= safetensorsMaxHeader && head[8] == '{':
 		ext = ".safetensors"

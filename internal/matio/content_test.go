@@ -24,7 +24,7 @@ func TestMistakenFiles(t *testing.T) {
 			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Read(t.Context(), path, ReadOptions{CSV: CSV{Header: true}})
+			_, err := Read(t.Context(), path, ReadOptions{CSV: CSV{Header: 1}})
 			checkError(t, err, ErrFormat, path, want)
 			_, err = List(t.Context(), path, ReadOptions{})
 			checkError(t, err, ErrFormat, path, want)

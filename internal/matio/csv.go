@@ -20,13 +20,11 @@ const maxField = 4 << 10
 // blanks are the characters that may surround a number. Lines of blanks are skipped.
 const blanks = " \t\r\n"
 
-// utf8Mark is the byte order mark that some programs write before text in UTF-8.
-const utf8Mark = "\xef\xbb\xbf"
-
 // CSV holds options for reading .csv files.
 type CSV struct {
-	Header    bool // skip the first line that is not blank
+	Header    int  // skips that many lines that are not blank
 	Delimiter byte // between numbers; ' ' is any number of blanks, 0 detects the delimiter from the first line
+	Missing   bool // reads empty fields and NA as NaN
 }
 
 // csvReader reads the fields of a CSV file.
@@ -38,13 +36,28 @@ type csvReader struct {
 
 	line, column int  // of the field last read, counted from 1
 	last         bool // the field last read ends its line
+
+	marks   [256]bool // the bytes that may end a field, or quote it
+	changed []byte    // a field with its decimal comma as a point
+}
+
+// openCSV returns a reader, and the numbers of rows and columns of the file.
+func openCSV(s *source) (c *csvReader, rows, cols int, err error) {
+	c = &csvReader{source: s, sep: s.opt.CSV.Delimiter}
+	if c.sep == '#' || c.sep == '"' {
+		return nil, 0, 0, s.fail(gemm.ErrUnsupported, "delimiter %c: want one that starts no comment and no quote", c.sep)
+	}
+	rows, cols, err = c.measure()
+	for b := range c.marks {
+		c.marks[b] = b == '\n' || b == '#' || b == '"' || b == int(c.sep) || c.sep == ' ' && isBlank(byte(b))
+	}
+	return c, rows, cols, err
 }
 
 // readCSV reads the file twice: first to count rows and columns, so that the matrix is allocated
 // once, then to parse the numbers.
 func readCSV(s *source) (*Matrix, error) {
-	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
-	rows, cols, err := c.measure()
+	c, rows, cols, err := openCSV(s)
 	if err != nil {
 		return nil, err
 	}
@@ -55,37 +68,20 @@ func readCSV(s *source) (*Matrix, error) {
 	if err := c.rewind(); err != nil {
 		return nil, err
 	}
-	// Each number takes at least a digit and a separator, except for the last. This bounds the
-	// memory for a file with one long line and many short ones.
-	room := int(min(int64(l.Len()), s.size/2+1))
+	// Each number takes at least a digit and a separator, except for the last, and one that may be
+	// missing the separator. This bounds the memory for a file with one long line and many short ones.
+	room := s.size/2 + 1
+	if s.opt.CSV.Missing {
+		room = s.size + 1
+	}
+	room = min(room, int64(l.Len()))
 	if err := s.room(l); err != nil {
 		return nil, err
 	}
-	t := l.Type
-	data := alloc(t.Bytes(room))
-	n := 0
-	for ; ; n++ {
-		field, err := c.next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		v, err := c.number(field, t, n/cols)
-		switch {
-		case err != nil:
-			return nil, err
-		case c.column > cols:
-			return nil, s.fail(ErrFormat, "line %d goes on after column %d, the last of the first line", c.line,
-				cols)
-		case c.last && c.column < cols:
-			return nil, s.fail(ErrFormat, "line %d ends after column %d: want %d columns as in the first line", c.line,
-				c.column, cols)
-		case n == room:
-			return nil, s.fail(ErrFormat, "the file changed while it was read")
-		}
-		t.Set(data, n, v)
+	data := alloc(l.Type.Bytes(int(room)))
+	n, err := c.numbers(data, int(room), l)
+	if err != nil {
+		return nil, err
 	}
 	if n != l.Len() {
 		return nil, s.fail(ErrFormat, "the file changed while it was read")
@@ -93,20 +89,62 @@ func readCSV(s *source) (*Matrix, error) {
 	return &Matrix{Layout: l, Data: data}, nil
 }
 
+// numbers reads all numbers into data, which has room for the given number of them. It returns
+// their count.
+func (c *csvReader) numbers(data []byte, room int, l gemm.Layout) (n int, err error) {
+	for ; ; n++ {
+		field, err := c.next()
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		v, err := c.number(field, l.Type, n/l.Cols)
+		if err == nil && c.column == l.Cols && !c.last {
+			err = c.endLine(l.Cols)
+		}
+		switch {
+		case err != nil:
+			return n, err
+		case c.column < l.Cols && c.last:
+			return n, c.fail(ErrFormat, "line %d ends after column %d: want %d columns as in the first line", c.line,
+				c.column, l.Cols)
+		case n == room:
+			return n, c.fail(ErrFormat, "the file changed while it was read")
+		}
+		l.Type.Set(data, n, v)
+	}
+}
+
+// endLine skips the delimiter that may follow the last column.
+func (c *csvReader) endLine(cols int) error {
+	field, err := c.next()
+	if err == nil && (len(field) > 0 || !c.last || c.opt.CSV.Missing) {
+		return c.fail(ErrFormat, "line %d goes on after column %d, the last of the first line", c.line, cols)
+	}
+	return err
+}
+
 // listCSV lists the matrix without parsing its numbers.
 func listCSV(s *source) ([]Entry, error) {
-	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
-	rows, cols, err := c.measure()
+	_, rows, cols, err := openCSV(s)
 	return []Entry{{Type: textEntry, Native: dtype.F64, Shape: []uint64{uint64(rows), uint64(cols)}}}, err
 }
 
 // number parses the field last read. Its row is counted from 0.
 func (c *csvReader) number(field []byte, t dtype.Type, row int) (float64, error) {
-	v, ok := parseNumber(field, t)
+	if n := len(field); n > 1 && field[0] == '"' && field[n-1] == '"' {
+		field = bytes.Trim(field[1:n-1], blanks)
+	}
+	if c.opt.CSV.Missing && (len(field) == 0 || string(field) == "NA") {
+		field = []byte("nan")
+	}
+	v, ok := parseNumber(c.decimalPoint(field), t)
 	switch {
 	case len(field) == 0:
 		return 0, c.fail(ErrFormat, "line %d, column %d is empty", c.line, c.column)
-	case !ok && row == 0 && !c.opt.CSV.Header:
+	case !ok && row == 0 && c.opt.CSV.Header == 0:
 		return 0, c.fail(ErrFormat, "line %d, column %d: %s is not a number (--csv-header skips a header line)",
 			c.line, c.column, shorten(field))
 	case !ok:
@@ -117,91 +155,135 @@ func (c *csvReader) number(field []byte, t dtype.Type, row int) (float64, error)
 	return v.float, nil
 }
 
-// rewind moves to the start of the file, after the byte order mark and the header line.
-func (c *csvReader) rewind() error {
-	c.in = bufio.NewReaderSize(c.section(0, c.size), 64<<10)
+// decimalPoint returns a field with its decimal comma as a point. A file whose delimiter is the
+// comma has no decimal commas, and a field with a point or a second comma keeps them.
+func (c *csvReader) decimalPoint(field []byte) []byte {
+	if c.sep == ',' {
+		return field
+	}
+	i := bytes.IndexByte(field, ',')
+	if i < 0 || bytes.IndexByte(field[i+1:], ',') >= 0 || bytes.IndexByte(field, '.') >= 0 {
+		return field
+	}
+	c.changed = append(c.changed[:0], field...)
+	c.changed[i] = '.'
+	return c.changed
+}
+
+// rewind moves to the start of the text, after the header lines.
+func (c *csvReader) rewind() (err error) {
 	c.line, c.column, c.last = 1, 0, false
-	mark, err := c.in.Peek(len(utf8Mark))
-	if err != nil && err != io.EOF {
-		return c.readError(err)
+	if c.in, err = c.text(64 << 10); err != nil {
+		return err
 	}
-	if string(mark) == utf8Mark {
-		c.in.Discard(len(mark))
-	}
-	for blank := true; blank && c.opt.CSV.Header; {
+	for skipped := 0; skipped < c.opt.CSV.Header; c.line++ {
+		blank := true
 		part, err := c.in.ReadSlice('\n')
-		blank = len(bytes.Trim(part, blanks)) == 0
-		for err == bufio.ErrBufferFull {
-			_, err = c.in.ReadSlice('\n')
+		for ; err == bufio.ErrBufferFull; part, err = c.in.ReadSlice('\n') {
+			blank = blank && len(bytes.Trim(part, blanks)) == 0
 		}
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return c.readError(err)
+		case !blank || len(bytes.Trim(part, blanks)) > 0:
+			skipped++
 		}
-		c.line++
 	}
 	return nil
 }
 
-// measure counts the non-blank lines and the columns of the first one. It detects the delimiter
+// measure counts the lines with numbers and the columns of the first one. It detects the delimiter
 // from that line unless the options give one.
 func (c *csvReader) measure() (rows, cols int, err error) {
 	if err := c.rewind(); err != nil {
 		return 0, 0, err
 	}
 	var first firstLine
-	blank := true // only blanks so far in this line
+	blank, comment := true, false // so far in this line
 	for err != io.EOF {
 		var part []byte
 		part, err = c.in.ReadSlice('\n')
 		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return 0, 0, c.readError(err)
 		}
-		if blank && len(bytes.Trim(part, blanks)) > 0 {
+		text := part
+		if comment {
+			text = nil
+		} else if i := bytes.IndexByte(part, '#'); i >= 0 {
+			text, comment = part[:i], true
+		}
+		if blank && len(bytes.Trim(text, c.blanks())) > 0 {
 			blank = false
 			rows++
 		}
 		if rows == 1 && !blank {
-			first.add(part)
+			first.add(text)
 		}
-		if err == nil { // the line ends
-			blank = true
+		if err == bufio.ErrBufferFull {
+			continue
 		}
+		if rows == 1 && c.sep == 0 { // the first line ends
+			c.sep = first.delimiter(c.format.Ext)
+		}
+		blank, comment = true, false
 	}
 	if rows == 0 {
 		return 0, 0, c.fail(ErrFormat, "the file holds no numbers")
 	}
-	if c.sep == 0 {
-		c.sep = first.delimiter()
-	}
-	return rows, first.columns(c.sep), nil
+	return rows, first.columns(c.sep, c.opt.CSV.Missing), nil
 }
 
-// firstLine counts the bytes, and the words between blanks, of the first line of numbers.
+// blanks returns the characters in lines that hold no numbers.
+func (c *csvReader) blanks() string {
+	if c.sep == '\t' {
+		return " \r\n"
+	}
+	return blanks
+}
+
+// firstLine counts the bytes outside quotes, and the words between blanks, of the first line of
+// numbers.
 type firstLine struct {
-	bytes [256]int
-	words int
-	word  bool // the last byte belongs to a word
+	bytes  [256]int
+	words  int
+	word   bool // the last byte belongs to a word
+	quoted bool
+	end    byte // the last byte that is not a blank
+	tabEnd byte // the last byte that is not a blank, or is a tab
 }
 
 // add counts a part of the line.
 func (f *firstLine) add(part []byte) {
 	for _, b := range part {
-		f.bytes[b]++
-		word := !isBlank(b)
+		if b == '"' {
+			f.quoted = !f.quoted
+		} else if !f.quoted {
+			f.bytes[b]++
+		}
+		word := f.quoted || !isBlank(b)
 		if word && !f.word {
 			f.words++
 		}
 		f.word = word
+		if word {
+			f.end = b
+		}
+		if word || b == '\t' {
+			f.tabEnd = b
+		}
 	}
 }
 
-// delimiter returns the byte that separates numbers. In a line with semicolons, commas are not
-// delimiters.
-func (f *firstLine) delimiter() byte {
-	for _, sep := range []byte{';', ',', '\t'} {
+// delimiter returns the byte that separates numbers in a file with the extension ext. In a line
+// with semicolons, and with tabs in a .tsv file, commas are not delimiters.
+func (f *firstLine) delimiter(ext string) byte {
+	order := ";,\t"
+	if ext == ".tsv" {
+		order = "\t;,"
+	}
+	for _, sep := range []byte(order) {
 		if f.bytes[sep] > 0 {
 			return sep
 		}
@@ -212,26 +294,41 @@ func (f *firstLine) delimiter() byte {
 	return ','
 }
 
-// columns returns the number of columns of the line.
-func (f *firstLine) columns(sep byte) int {
-	if sep == ' ' {
+// columns returns the number of columns of the line. A delimiter at its end counts only before a
+// number that is missing.
+func (f *firstLine) columns(sep byte, missing bool) int {
+	end := f.end
+	switch sep {
+	case ' ':
 		return f.words
+	case '\t':
+		end = f.tabEnd
+	}
+	if end == sep && !f.quoted && !missing {
+		return f.bytes[sep]
 	}
 	return f.bytes[sep] + 1
 }
 
 func isBlank(b byte) bool { return strings.IndexByte(blanks, b) >= 0 }
 
-// next reads a field without surrounding blanks. It skips blank lines and returns io.EOF after the
-// last line.
+// next reads a field without surrounding blanks. It skips comments and blank lines, and returns
+// io.EOF after the last line.
 func (c *csvReader) next() ([]byte, error) {
 	if c.last {
 		c.line, c.column, c.last = c.line+1, 0, false
 	}
 	c.column++
 	c.raw = c.raw[:0]
+	quoted := false
 	for {
+		if err := c.plain(); err != nil {
+			return nil, err
+		}
 		b, err := c.in.ReadByte()
+		if b == '#' {
+			b, err = '\n', c.skipLine()
+		}
 		switch {
 		case err != nil && err != io.EOF:
 			return nil, c.readError(err)
@@ -245,25 +342,51 @@ func (c *csvReader) next() ([]byte, error) {
 				return nil, err
 			}
 			c.line++
-			c.raw = c.raw[:0]
-		case c.sep == ' ' && isBlank(b):
+			c.raw, quoted = c.raw[:0], false
+		case !quoted && c.sep == ' ' && isBlank(b):
 			if len(c.raw) > 0 {
 				return c.raw, c.skipBlanks()
 			}
-		case b == c.sep:
+		case !quoted && b == c.sep:
 			return bytes.Trim(c.raw, blanks), nil
-		case len(c.raw) == maxField:
-			return nil, c.fail(ErrFormat, "line %d, column %d is longer than %d bytes", c.line, c.column, maxField)
 		default:
+			quoted = quoted != (b == '"')
 			c.raw = append(c.raw, b)
 		}
 	}
 }
 
-// skipBlanks skips the blanks after a field and a newline that follows them.
+// plain appends the buffered bytes that need no attention to the field.
+func (c *csvReader) plain() error {
+	ahead, _ := c.in.Peek(c.in.Buffered())
+	n := 0
+	for n < len(ahead) && !c.marks[ahead[n]] {
+		n++
+	}
+	if len(c.raw)+n > maxField {
+		return c.fail(ErrFormat, "line %d, column %d is longer than %d bytes", c.line, c.column, maxField)
+	}
+	c.raw = append(c.raw, ahead[:n]...)
+	c.in.Discard(n)
+	return nil
+}
+
+// skipLine skips the rest of the line and its newline.
+func (c *csvReader) skipLine() error {
+	for {
+		if _, err := c.in.ReadSlice('\n'); err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+}
+
+// skipBlanks skips the blanks after a field, and a comment and a newline that follow them.
 func (c *csvReader) skipBlanks() error {
 	for {
 		b, err := c.in.ReadByte()
+		if b == '#' {
+			b, err = '\n', c.skipLine()
+		}
 		switch {
 		case err == io.EOF, err == nil && b == '\n':
 			c.last = true
@@ -276,9 +399,12 @@ func (c *csvReader) skipBlanks() error {
 	}
 }
 
-func writeCSV(w io.Writer, _ string, l gemm.Layout, data []byte) error {
-	if l.Rows == 0 || l.Cols == 0 {
-		return fmt.Errorf("%w: CSV cannot represent a %d×%d matrix", gemm.ErrUnsupported, l.OpRows(), l.OpCols())
+// csvWriter returns the function that writes numbers with sep between them.
+func csvWriter(sep byte) func(io.Writer, string, gemm.Layout, []byte) error {
+	return func(w io.Writer, _ string, l gemm.Layout, data []byte) error {
+		if l.Rows == 0 || l.Cols == 0 {
+			return fmt.Errorf("%w: CSV cannot represent a %d×%d matrix", gemm.ErrUnsupported, l.OpRows(), l.OpCols())
+		}
+		return writeNumbers(w, l, data, sep)
 	}
-	return writeNumbers(w, l, data, ',')
 }

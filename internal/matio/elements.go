@@ -36,9 +36,15 @@ var foreign = []struct {
 	{element{Info: &dtype.Info{Name: "bool", Bits: 8}, load: loadBools}, "b1", "BOOL"},
 }
 
-// npyForeign and safetensorsForeign map spellings to foreign elements.
+// npyForeign and safetensorsForeign map spellings to foreign elements. NumPy has no bfloat16 and no
+// 8-bit floats: those of the Python package ml_dtypes are stored as raw memory, or as f1.
 var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element) {
-	npy, safetensors = map[string]element{}, map[string]element{}
+	npy = map[string]element{
+		"V2": nativeElement(dtype.BF16), "bfloat16": nativeElement(dtype.BF16),
+		"float8_e4m3fn": nativeElement(dtype.F8E4M3),
+		"f1":            nativeElement(dtype.F8E5M2), "float8_e5m2": nativeElement(dtype.F8E5M2),
+	}
+	safetensors = map[string]element{}
 	for _, f := range foreign {
 		npy[f.npy], safetensors[f.safetensors] = f.element, f.element
 	}

@@ -2,6 +2,7 @@ package matio
 
 import (
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,10 +16,11 @@ type Format struct {
 	Ext string // ".npy"
 	Doc string // one line of help text
 
-	signed   bool   // the first bytes of a file identify the format
-	text     bool   // a file is text
-	archive  bool   // a file holds several arrays, selected by "::name"
-	reserved string // a name that no member can have
+	also     map[string]byte // further extensions of text with another delimiter
+	signed   bool            // the first bytes of a file identify the format
+	text     bool            // a file is text
+	archive  bool            // a file holds several arrays, selected by "::name"
+	reserved string          // a name that no member can have
 	// spelling maps the types that the format can store to their names in a file. foreign maps
 	// the names of further types, which can only be read.
 	spelling map[dtype.Type]string
@@ -69,10 +71,11 @@ var formats = []Format{
 	},
 	{
 		Ext:      ".csv",
-		Doc:      "numbers separated by commas, or else by semicolons, tabs or blanks as in the first line",
+		Doc:      "numbers separated by semicolons, commas, tabs or blanks as in the first line; also .tsv, .txt and .dat",
+		also:     map[string]byte{".tsv": '\t', ".txt": ' ', ".dat": ' '},
 		text:     true,
 		spelling: csvTypes,
-		read:     readCSV, list: listCSV, write: writeCSV, size: textSize,
+		read:     readCSV, list: listCSV, write: csvWriter(','), size: textSize,
 	},
 }
 
@@ -88,11 +91,26 @@ func elementBytes(l gemm.Layout) int64 { return int64(l.OpRows()) * int64(l.Type
 // Formats returns all formats.
 func Formats() []Format { return slices.Clone(formats) }
 
+// byExtension maps the extensions of all formats, including further ones, to the formats.
+var byExtension = func() map[string]*Format {
+	all := map[string]*Format{}
+	for i, f := range formats {
+		all[f.Ext] = &formats[i]
+		for ext, sep := range f.also {
+			other := f
+			other.Ext, other.write = ext, csvWriter(sep)
+			all[ext] = &other
+		}
+	}
+	return all
+}()
+
 // extensions returns the extensions of all formats for a message: ".npy, .npz".
 func extensions() string {
 	var all []string
 	for _, f := range formats {
 		all = append(all, f.Ext)
+		all = append(all, slices.Sorted(maps.Keys(f.also))...)
 	}
 	return strings.Join(all, ", ")
 }
@@ -115,23 +133,16 @@ func (f *Format) element(spelling string) (element, bool) {
 
 // elementNames returns the names of all elements that the format can be read with: "float64, int8".
 func (f *Format) elementNames() string {
-	names := typeNames(f.Types())
-	for _, e := range foreign {
-		names += ", " + e.Name
+	names := strings.Split(typeNames(f.Types()), ", ")
+	for _, e := range f.foreign {
+		names = append(names, e.Name)
 	}
-	return names
+	slices.Sort(names[len(f.Types()):])
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // formatOf returns the format for the extension of path, or nil.
-func formatOf(path string) *Format {
-	ext := strings.ToLower(filepath.Ext(path))
-	for i := range formats {
-		if formats[i].Ext == ext {
-			return &formats[i]
-		}
-	}
-	return nil
-}
+func formatOf(path string) *Format { return byExtension[strings.ToLower(filepath.Ext(path))] }
 
 // typeNames joins the names of types for a message: "float64, int8".
 func typeNames(types []dtype.Type) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,8 +62,8 @@ func FuzzStream(f *testing.F) {
 			}
 			return
 		}
-		want, err := readBytes(s.format.Ext, content, ReadOptions{})
-		if err != nil && !errors.Is(err, ErrMember) { // the spec may name one of several arrays
+		want, err := readBytes(s.format.Ext, s.spooled, ReadOptions{}) // inflated, if it was compressed
+		if err != nil && !errors.Is(err, ErrMember) {                  // the spec may name one of several arrays
 			t.Fatal(err)
 		}
 		if err == nil && s.member == "" {
@@ -92,6 +93,11 @@ func fuzz(f *testing.F, ext string, most uint64) {
 			f.Add([]byte(bad.content), bad.o.Vector)
 		}
 	}
+	for _, d := range textDialects() {
+		if formatOf(d.ext) == formatOf(ext) || len(formatOf(ext).also) > 0 && d.ext != ".mtx" {
+			f.Add([]byte(d.content), false)
+		}
+	}
 	f.Fuzz(func(t *testing.T, content []byte, vector bool) {
 		var m *Matrix
 		var err error
@@ -112,7 +118,8 @@ func fuzz(f *testing.F, ext string, most uint64) {
 			checkMessage(err)
 		}
 		// A converted matrix takes up to 8 bytes per byte of the file.
-		converted := ReadOptions{Type: dtype.F64, OneD: Column, Overflow: func(error, int) {}, CSV: CSV{Header: true}}
+		converted := ReadOptions{Type: dtype.F64, OneD: Column, Overflow: func(error, int) {},
+			CSV: CSV{Header: 1, Missing: true}}
 		testkit.CheckCost(t, len(content), 8*most, func() { _, err = readBytes(ext, content, converted) })
 		if err != nil {
 			checkMessage(err)
@@ -122,7 +129,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 			checkMessage(err)
 			return
 		}
-		if m.OpRows() == 0 || m.OpCols() == 0 {
+		if m.OpRows() == 0 || m.OpCols() == 0 || !slices.Contains(formatOf(ext).Types(), m.Type) {
 			return // some formats cannot store the matrix
 		}
 		var written bytes.Buffer

@@ -6,12 +6,14 @@
 // exactly one array of the archive is a matrix. "-" is standard input or output.
 //
 // The path of an existing file needs no extension: its first bytes select the format. They also
-// identify files that are no matrix, such as an HTML page. A pipe or a terminal is read to its end.
+// identify files that are no matrix, such as an HTML page. A pipe or a terminal is read to its end,
+// and a file that gzip has compressed is read into memory.
 //
 // Headers are not trusted. Sizes are checked against the size of the file, without overflow, before
 // memory is allocated. For binary formats, memory is bounded by the size of the file or of the
-// decompressed member. For text formats, it is one element per two bytes of text, except in a
-// sparse Matrix Market file. [ErrExpansion] limits such a file and a compressed member.
+// decompressed member. For text formats, it is one element per two bytes of text, or per byte if
+// numbers may be missing, except in a sparse Matrix Market file. [ErrExpansion] limits such a file,
+// a compressed member and a file that gzip has compressed.
 //
 // A file is read into separate memory, so later changes of the file do not change the matrix,
 // unless [ReadOptions.Map] maps it. Reading fails if the file is modified meanwhile; see also

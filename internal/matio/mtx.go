@@ -34,9 +34,12 @@ type mtxReader struct {
 	coordinate bool
 	integer    bool
 	pattern    bool // entries have no value and count as 1
+	natural    bool // integers are not negative
 	// mirror is the factor of the mirrored entry: 1 in symmetric matrices, -1 in skew-symmetric
 	// ones, and 0 in general ones.
 	mirror float64
+	lower  bool // an entry of a symmetric matrix is below the diagonal
+	upper  bool // one is above it
 
 	m *Matrix
 }
@@ -70,9 +73,12 @@ func readMtx(s *source) (*Matrix, error) {
 
 // openMtx reads the banner and the sizes.
 func openMtx(s *source) (*mtxReader, []uint64, error) {
-	r := &mtxReader{source: s, in: bufio.NewReaderSize(s.section(0, s.size), maxLine)}
-	err := r.banner()
+	in, err := s.text(maxLine)
 	if err != nil {
+		return nil, nil, err
+	}
+	r := &mtxReader{source: s, in: in}
+	if err := r.banner(); err != nil {
 		return nil, nil, err
 	}
 	n, err := r.sizeLine()
@@ -114,6 +120,12 @@ func (r *mtxReader) wrong(format string, args ...any) error {
 	return r.fail(ErrFormat, "line %d: %s", r.line, fmt.Sprintf(format, args...))
 }
 
+// isMtxBanner reports whether text starts like a Matrix Market file. Some files have only one %.
+func isMtxBanner(text string) bool {
+	text = strings.ToLower(text)
+	return strings.HasPrefix(text, "%%matrixmarket") || strings.HasPrefix(text, "%matrixmarket")
+}
+
 // banner reads the first line.
 func (r *mtxReader) banner() error {
 	line, err := r.next()
@@ -121,18 +133,19 @@ func (r *mtxReader) banner() error {
 		return err
 	}
 	words := strings.Fields(strings.ToLower(string(line)))
-	if r.line != 1 || len(words) != 5 || words[0] != "%%matrixmarket" || words[1] != "matrix" {
+	if r.line != 1 || len(words) != 5 || !isMtxBanner(words[0]) || words[1] != "matrix" {
 		return r.fail(ErrFormat, "file starts with %s, want %%%%MatrixMarket matrix FORMAT FIELD SYMMETRY",
 			shorten(line))
 	}
 	format, field, symmetry := words[2], words[3], words[4]
 	r.coordinate = format == "coordinate"
-	r.integer = field == "integer"
+	r.natural = field == "unsigned-integer"
+	r.integer = field == "integer" || r.natural
 	r.pattern = field == "pattern"
 	switch {
 	case format != "array" && format != "coordinate":
 		return r.fail(gemm.ErrUnsupported, "format %.40q, want array or coordinate", format)
-	case field != "real" && !r.integer && !r.pattern:
+	case field != "real" && field != "double" && !r.integer && !r.pattern:
 		return r.fail(gemm.ErrUnsupported, "field %.40q, want real, integer or pattern", field)
 	case r.pattern && !r.coordinate:
 		return r.fail(ErrFormat, "array with field pattern has no values: want coordinate")
@@ -252,8 +265,9 @@ func (r *mtxReader) readCoordinates(entries uint64) error {
 		if err != nil {
 			return err
 		}
-		if r.mirror > 0 && j > i || r.mirror < 0 && j >= i {
-			return r.wrong("entry (%d, %d): want only the lower triangle of a symmetric matrix, "+
+		r.lower, r.upper = r.lower || i > j, r.upper || i < j
+		if r.mirror != 0 && r.lower && r.upper || r.mirror < 0 && i == j {
+			return r.wrong("entry (%d, %d): want only one triangle of a symmetric matrix, "+
 				"without the diagonal if skew-symmetric", i+1, j+1)
 		}
 		if err := r.add(i, j, line); err != nil {
@@ -290,7 +304,7 @@ func (r *mtxReader) add(i, j int, text []byte) error {
 	v, ok := number{float: 1}, len(text) == 0
 	if !r.pattern {
 		v, ok = parseNumber(text, r.m.Type)
-		ok = ok && !(r.integer && bytes.ContainsAny(text, ".eEnNiI"))
+		ok = ok && !(r.integer && bytes.ContainsAny(text, ".dDeEnNiI")) && !(r.natural && v.float < 0)
 	}
 	if !ok {
 		if r.pattern {

@@ -16,6 +16,13 @@ var npyTypes = map[dtype.Type]string{
 	dtype.F64: "f8", dtype.F32: "f4", dtype.F16: "f2", dtype.I8: "i1", dtype.U8: "u1", dtype.I32: "i4",
 }
 
+// npyAliases maps further spellings of element types to those of numpy.dtype.str: the type
+// characters of C, without those whose size depends on the system.
+var npyAliases = map[string]string{
+	"d": "f8", "f": "f4", "e": "f2", "b": "i1", "h": "i2", "i": "i4", "q": "i8",
+	"B": "u1", "H": "u2", "I": "u4", "Q": "u8", "?": "b1",
+}
+
 // npyKinds maps the first letter of a spelling to a description for messages.
 var npyKinds = map[byte]string{
 	'b': "booleans", 'i': "integers", 'u': "unsigned integers", 'f': "floating-point numbers", 'c': "complex numbers",
@@ -122,14 +129,31 @@ func (s *source) npyDict(r io.Reader, size int64) (d npyDict, length int64, err 
 	return d, length, nil
 }
 
-// npyElement parses a spelling such as "<f4", which consists of byte order, kind and bytes.
-func (s *source) npyElement(descr string) (e element, big bool, err error) {
-	order, spelling := byte('|'), descr
+// npySpelling splits a spelling such as "<f4" into byte order and the kind and bytes. Without an
+// order, or with that of "=f4" or "|f4", elements are in the order of the machine, as in NumPy.
+func npySpelling(descr string) (big bool, spelling string) {
+	big, spelling = bigEndian, descr
 	if len(descr) > 0 && strings.IndexByte("<>|=", descr[0]) >= 0 {
-		order, spelling = descr[0], descr[1:]
+		big, spelling = descr[0] == '>' || bigEndian && descr[0] != '<', descr[1:]
 	}
+	if name, ok := npyAliases[spelling]; ok {
+		spelling = name
+	}
+	return big, spelling
+}
+
+// npyElement returns the element with a spelling such as "<f4".
+func (s *source) npyElement(descr string) (e element, big bool, err error) {
+	big, spelling := npySpelling(descr)
 	e, ok := s.format.element(spelling)
-	if !ok {
+	if t := s.opt.Type; spelling == "V1" && (t == dtype.F8E4M3 || t == dtype.F8E5M2) {
+		e, ok = nativeElement(t), true
+	}
+	switch {
+	case spelling == "V1" && !ok:
+		return e, false, s.fail(gemm.ErrUnsupported,
+			"elements of type %q, which can be float8_e4m3fn or float8_e5m2: want one as the wanted type", descr)
+	case !ok:
 		kind := ""
 		if spelling != "" && npyKinds[spelling[0]] != "" {
 			kind = " (" + npyKinds[spelling[0]] + ")"
@@ -137,13 +161,7 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 		return e, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, kind,
 			s.format.elementNames())
 	}
-	switch {
-	case order == '<', order == '>':
-		return e, order == '>', nil
-	case order == '|' && e.Bits == 8:
-		return e, bigEndian, nil
-	}
-	return e, false, s.fail(ErrFormat, "elements of type %q: want a byte order", descr)
+	return e, big, nil
 }
 
 // startNpy returns the start of an array file in the byte order of the machine, up to the elements.

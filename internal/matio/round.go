@@ -24,13 +24,13 @@ func toOdd(n uint64) float64 {
 	return float64(n)
 }
 
-// roundText returns the number from which t rounds the decimal number text, given the nearest
-// float64 v. That is v itself unless v lies halfway between two values of t, or is an integer, and
-// text is not exactly v.
+// roundText returns the number from which t, which is not float64, rounds the decimal number text,
+// given the nearest float64 v. That is v itself if text is exactly v, or if v is neither an integer
+// nor halfway between two values of t.
 func roundText(text []byte, v float64, t dtype.Type) float64 {
 	// Values of t, and halves between them, have at most as many fraction bits as t has bits.
 	word := math.Float64bits(v)
-	if t == dtype.F64 || word<<(12+t.Bits()) != 0 || math.IsInf(v, 0) || v != v {
+	if word<<(12+t.Bits()) != 0 || math.IsInf(v, 0) || v != v {
 		return v
 	}
 	switch c := compareText(text, math.Abs(v)); {

@@ -179,7 +179,9 @@ func TestRoundedOnceFromFiles(t *testing.T) {
 			t.Errorf("%.60q as %v is %v, want %v", c.content, c.typ, got, c.want)
 		}
 	}
-	for _, text := range []string{"127.00000000000000000001", "1e-400", "0.99999999999999999999999", "-128.0000000000000000001"} {
+	for _, text := range []string{
+		"127.00000000000000000001", "1e-400", "0.99999999999999999999999", "-128.0000000000000000001",
+	} {
 		_, err := readBytes(".csv", []byte(text), ReadOptions{Type: dtype.I8})
 		checkError(t, err, ErrRange, ".csv", "is out of range for int8")
 	}

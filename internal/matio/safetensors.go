@@ -185,7 +185,6 @@ func (h *headerReader) tensor(name string) tensor {
 		if seen[key] {
 			h.fail("tensor %.60q has %.60q twice", name, key)
 		}
-		seen[key] = true
 		switch key {
 		case "dtype":
 			t.dtype = h.str()
@@ -193,9 +192,11 @@ func (h *headerReader) tensor(name string) tensor {
 			t.shape = h.integers()
 		case "data_offsets":
 			offsets = h.integers()
-		default:
-			h.fail("tensor %.60q has the unknown key %.60q", name, key)
+		default: // ignored, as by the reference
+			h.skip()
+			return
 		}
+		seen[key] = true
 	})
 	if h.err == nil && (len(seen) != 3 || len(offsets) != 2) {
 		h.fail("tensor %.60q: want dtype, shape and two data_offsets", name)
@@ -205,6 +206,21 @@ func (h *headerReader) tensor(name string) tensor {
 		t.start, t.end = offsets[0], offsets[1]
 	}
 	return t
+}
+
+// skip parses a value of any kind.
+func (h *headerReader) skip() {
+	for depth := 0; h.err == nil; {
+		switch h.token() {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return
+		}
+	}
 }
 
 // object parses {"key": value, …} and calls value to parse each value.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -85,8 +86,13 @@ func (s *source) openStream(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	s.spooled, s.r, s.size = content, bytes.NewReader(content), int64(len(content))
+	s.setContent(content)
 	return nil
+}
+
+// setContent replaces the file by its content in memory.
+func (s *source) setContent(content []byte) {
+	s.spooled, s.r, s.size = content, bytes.NewReader(content), int64(len(content))
 }
 
 // spool reads r until its end or until the context ends. In the second case, a goroutine that is
@@ -98,7 +104,7 @@ func (s *source) spool(r io.Reader) ([]byte, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		content, err := s.spoolAll(r)
+		content, err := s.spoolAll(r, math.MaxInt64)
 		done <- result{content, err}
 	}()
 	select {
@@ -109,14 +115,19 @@ func (s *source) spool(r io.Reader) ([]byte, error) {
 	}
 }
 
-// spoolAll reads r to its end into a buffer that doubles as needed. It reads no further if the
-// first bytes are those of no format, as from /dev/zero.
-func (s *source) spoolAll(r io.Reader) ([]byte, error) {
+// spoolAll reads r to its end into a buffer that doubles as needed. More than the given number of
+// bytes are an error. It reads no further if the first bytes are those of no format, as from
+// /dev/zero.
+func (s *source) spoolAll(r io.Reader, most int64) ([]byte, error) {
 	content := alloc(64 << 10)
 	for n := 0; ; {
 		k, err := io.ReadFull(r, content[n:])
 		n += k
-		if isEOF(err) || err == nil && recognise(content) == nil {
+		if int64(n) > most {
+			return nil, s.fail(ErrExpansion, "more than %d bytes, compressed to %d: want at most %d bytes or %d times the "+
+				"compressed", most, s.size, s.floor, expansionRatio)
+		}
+		if isEOF(err) || err == nil && recognise(content) == nil && string(content[:2]) != gzipMagic {
 			return content[:n], nil
 		}
 		if err != nil {

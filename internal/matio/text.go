@@ -1,12 +1,15 @@
 package matio
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -65,11 +68,35 @@ func parseNumber(text []byte, t dtype.Type) (n number, ok bool) {
 		bits = 32
 	}
 	v, err := strconv.ParseFloat(string(text), bits)
-	large := errors.Is(err, strconv.ErrRange)
-	if err == nil && bits == 64 {
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		if text = respell(text); text == nil {
+			return n, false
+		}
+		v, err = strconv.ParseFloat(string(text), bits)
+	}
+	if err != nil {
+		large := errors.Is(err, strconv.ErrRange)
+		return number{v, large}, large
+	}
+	if bits == 64 && t != dtype.F64 {
 		v = roundText(text, v, t)
 	}
-	return number{v, large}, err == nil || large
+	return number{float: v}, true
+}
+
+// respell returns a number that C or Fortran writes as [strconv.ParseFloat] reads it: -nan without
+// its sign, and 1D3 with e as the exponent. It returns nil for other texts.
+func respell(text []byte) []byte {
+	if len(text) == 4 && (text[0] == '-' || text[0] == '+') && bytes.EqualFold(text[1:], []byte("nan")) {
+		return text[1:]
+	}
+	i := bytes.IndexAny(text, "dD")
+	if i < 0 {
+		return nil
+	}
+	text = bytes.Clone(text)
+	text[i] = 'e'
+	return text
 }
 
 // textSize returns bounds on the size of a text file in bytes. A number takes at least a digit and
@@ -130,4 +157,54 @@ func writeNumbers(w io.Writer, l gemm.Layout, data []byte, sep byte) error {
 		line = line[:0]
 		return err
 	})
+}
+
+// utf8Mark is the byte order mark that some programs write before text in UTF-8.
+const utf8Mark = "\xef\xbb\xbf"
+
+// text returns a reader of the text of the file, with a buffer of size bytes. It skips a byte order
+// mark, and converts UTF-16 to UTF-8 after the mark of that encoding.
+func (s *source) text(size int) (*bufio.Reader, error) {
+	in := bufio.NewReaderSize(s.section(0, s.size), size)
+	mark, err := in.Peek(len(utf8Mark))
+	if err != nil && err != io.EOF {
+		return nil, s.readError(err)
+	}
+	var order binary.ByteOrder
+	switch {
+	case string(mark) == utf8Mark:
+		in.Discard(len(mark))
+		return in, nil
+	case bytes.HasPrefix(mark, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(mark, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	default:
+		return in, nil
+	}
+	in.Discard(2)
+	return bufio.NewReaderSize(&utf16Reader{in: in, order: order}, size), nil
+}
+
+// utf16Reader converts UTF-16 to UTF-8. Characters beyond 16 bits, which no number has, become
+// replacement characters.
+type utf16Reader struct {
+	in    *bufio.Reader
+	order binary.ByteOrder
+	buf   [utf8.UTFMax]byte
+	rest  []byte // converted and not yet read
+}
+
+func (r *utf16Reader) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(r.rest) == 0 {
+			if _, err := io.ReadFull(r.in, r.buf[:2]); err != nil {
+				return n, err
+			}
+			r.rest = r.buf[:utf8.EncodeRune(r.buf[:], rune(r.order.Uint16(r.buf[:])))]
+		}
+		k := copy(p[n:], r.rest)
+		n, r.rest = n+k, r.rest[k:]
+	}
+	return n, nil
 }

@@ -240,11 +240,12 @@ func TestWriteRefuses(t *testing.T) {
 		kind    error
 		message string
 	}{
-		{"c.txt", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
+		{"c.py", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c.npy", dtype.BF16, gemm.ErrUnsupported,
 			"a .npy file cannot hold bfloat16, want float64, float32, float16, int8, uint8, int32 (bfloat16 goes to " +
 				".safetensors, .mtx, .csv)"},
+		{"c.npy.gz", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c.npz::x", dtype.BF16, gemm.ErrUnsupported, "a .npz file cannot hold bfloat16"},
 		{"c.npy", dtype.F8E4M3, gemm.ErrUnsupported, "a .npy file cannot hold float8_e4m3fn"},
 		{"c.npy::x", dtype.F32, ErrMember, "holds one matrix"},

@@ -8,10 +8,12 @@ Unless it says otherwise, a matrix is 3x5 and element (i, j) is
 that for the other types: exact in every type. readback.py and the Go tests know the same rule.
 """
 
+import gzip
+
 import numpy as np
 import scipy.io
 import scipy.sparse
-from ml_dtypes import bfloat16
+from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 from safetensors.numpy import save_file
 
 
@@ -43,6 +45,10 @@ def npy():
     np.save("text.npy", np.array([["a", "b"]]))
     np.save("object.npy", np.array([[None, 1]]), allow_pickle=True)
     np.save("struct.npy", np.zeros((2, 2), [("x", "f4"), ("y", "f4")]))
+    for name, t in [("bf16", bfloat16), ("e4m3", float8_e4m3fn), ("e5m2", float8_e5m2)]:
+        np.save(f"{name}.npy", matrix("f8").astype(t))
+    with gzip.GzipFile("f32.npy.gz", "wb", mtime=0) as f:
+        np.save(f, matrix("f4"))
 
 
 def npz():
@@ -85,6 +91,8 @@ def mtx():
     scipy.io.mmwrite("coordinate-complex.mtx", coo(matrix("c16")))
     special = [np.nan, np.inf, -np.inf, -0.0, 5e-324, 1.7976931348623157e308, 0.1, -1 / 3]
     scipy.io.mmwrite("special.mtx", np.array([special]), precision=17)
+    with gzip.GzipFile("coordinate-real.mtx.gz", "wb", mtime=0) as f:
+        scipy.io.mmwrite(f, coo(matrix("f8")))
 
 
 def csv():
@@ -94,6 +102,8 @@ def csv():
     np.savetxt("tab.csv", a, delimiter="\t", fmt="%g")
     np.savetxt("windows.csv", a, delimiter=",", fmt="%g", newline="\r\n", encoding="utf-8-sig")
     np.savetxt("integer.csv", matrix("i4"), delimiter=",", fmt="%d")
+    np.savetxt("exponents.txt", a, header="a comment")
+    np.savetxt("tab.tsv", a, delimiter="\t", fmt="%g", encoding="utf-16")
     np.savetxt("header.csv", a, delimiter=",", fmt="%g", header="a,b,c,d,e", comments="")
 
 
