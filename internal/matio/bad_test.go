@@ -165,6 +165,8 @@ var badFiles = []struct {
 	{"member with an encrypted content", ".npz",
 		archive(member{name: "a.npy", change: func(h *zip.FileHeader) { h.Flags |= 1 }}), ReadOptions{},
 		gemm.ErrUnsupported, "encrypted"},
+	{"members that share bytes", ".npz", sharedZip(100), ReadOptions{}, ErrFormat,
+		"the compressed members take more bytes than the"},
 	{"member packed as LZMA", ".npz", archive(member{name: "a.npy", change: func(h *zip.FileHeader) { h.Method = 14 }}),
 		ReadOptions{}, gemm.ErrUnsupported, "compression method 14"},
 	{"member with a wrong checksum", ".npz",

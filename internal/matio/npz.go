@@ -32,7 +32,13 @@ func (s *source) npzArrays() (files []*zip.File, names []string, err error) {
 		return nil, nil, err
 	}
 	seen := map[string]bool{}
+	rest := uint64(s.size)
 	for _, f := range archive.File {
+		// Members that share bytes would make a small file long to read.
+		if f.CompressedSize64 > rest {
+			return nil, nil, s.fail(ErrFormat, "the compressed members take more bytes than the %d of the file", s.size)
+		}
+		rest -= f.CompressedSize64
 		name, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
 			continue
