@@ -176,15 +176,21 @@ func TestZeroPointsResident(t *testing.T) {
 // resident calls f with copies of a and b on a device, and with a C for their product.
 func resident[T, U byteElement](ctx context.Context, d *tilework.Device, a tilework.Matrix[T], b tilework.Matrix[U],
 	f func(a tilework.DeviceMatrix[T], b tilework.DeviceMatrix[U], c tilework.DeviceMatrix[int32]) error) error {
-	da, errA := tilework.Upload(ctx, d, a)
-	defer da.Close()
-	db, errB := tilework.Upload(ctx, d, b)
-	defer db.Close()
-	dc, errC := tilework.NewDeviceMatrix[int32](d, a.Rows(), b.Cols())
-	defer dc.Close()
-	if err := errors.Join(errA, errB, errC); err != nil {
+	da, err := tilework.Upload(ctx, d, a)
+	if err != nil {
 		return err
 	}
+	defer da.Close()
+	db, err := tilework.Upload(ctx, d, b)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	dc, err := tilework.NewDeviceMatrix[int32](d, a.Rows(), b.Cols())
+	if err != nil {
+		return err
+	}
+	defer dc.Close()
 	return f(da, db, dc)
 }
 

