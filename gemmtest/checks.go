@@ -215,7 +215,7 @@ func (t *trial) nonfinite() error {
 }
 
 // finished computes a product whose result is finite, although alpha times the sum of the first
-// half of K overflows the accumulator if K has more than some terms.
+// half of K overflows the accumulator if K has more than some terms and A has negative elements.
 func (t *trial) finished() error {
 	o, err := t.product(kind{floats: true, nonempty: true, alpha: []float64{2}, beta: []float64{0, 0, 1, -1}})
 	if err != nil {
@@ -227,10 +227,14 @@ func (t *trial) finished() error {
 	sign := func(i int) float64 { return 1 - 2*float64(i/3%2) }
 	o.fillInputs(func(m *matrix, i, j int) float64 {
 		switch half := o.p.K / 2; {
-		case m == o.of[gemm.B]:
-			return sign(j)
 		case m == o.of[gemm.C]:
 			return alpha * t.whole(1)
+		case m == o.of[gemm.B] && m.layout.Type == dtype.U8:
+			return 1
+		case m == o.of[gemm.B]:
+			return sign(j)
+		case m.layout.Type == dtype.U8: // no terms cancel, so there is one
+			return float64(1 - min(j, 1))
 		case j < half, j == 2*half:
 			return sign(i)
 		case j == o.p.K-1:

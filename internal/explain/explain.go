@@ -335,7 +335,7 @@ func Rates(t dtype.Type, p gemm.Precision) (all []model.Rate, products int) {
 	case gemm.F32x3:
 		return []model.Rate{model.BF16}, splitProducts
 	}
-	if r, ok := tensorRates[t]; ok {
+	if r, ok := tensorRates[t.Signed()]; ok {
 		all = append(all, r)
 	}
 	if r, ok := cudaCoreRates[t.Info().Accum]; ok {

@@ -19,7 +19,11 @@ func nearest(t dtype.Type, x *big.Rat) (v float64, ok bool) {
 	in := t.Info()
 	if in.Integer {
 		v, _ = x.Float64()
-		return v, x.IsInt() && -in.Max-1 <= v && v <= in.Max
+		least := -in.Max - 1
+		if t == dtype.U8 {
+			least = 0
+		}
+		return v, x.IsInt() && least <= v && v <= in.Max
 	}
 	step := rat(in.Tiny)
 	if x.Sign() != 0 {
