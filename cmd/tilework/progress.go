@@ -9,7 +9,10 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a progress bar on a terminal. It appears after one second.
+// barDelay is the time after which a progress bar appears. Tests replace it.
+var barDelay = time.Second
+
+// progress is a progress bar on a terminal. It appears after barDelay.
 type progress struct {
 	w     io.Writer
 	start time.Time
@@ -33,7 +36,7 @@ func isTerminal(w io.Writer) bool {
 
 // update sets the fraction of the work that is done.
 func (p *progress) update(done, total int64) {
-	if p.w == nil || time.Since(p.start) < time.Second {
+	if p.w == nil || time.Since(p.start) < barDelay {
 		return
 	}
 	p.begin(total, true)
@@ -56,7 +59,7 @@ func (p *progress) begin(total int64, predict bool) {
 // time, and its total changes with the estimate. A left of 0 means that there is no estimate.
 func (p *progress) expect(work string, left time.Duration) {
 	elapsed := time.Since(p.start)
-	if p.w == nil || elapsed < time.Second || left <= 0 {
+	if p.w == nil || elapsed < barDelay || left <= 0 {
 		return
 	}
 	total := (elapsed + left).Milliseconds()

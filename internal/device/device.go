@@ -209,6 +209,9 @@ type Launch struct {
 	PDL bool
 	// Params holds the arguments in the layout of the kernel's parameters. See [Params].
 	Params []byte
+	// BlockEnded, if not nil, is called when a block of the grid has ended, from any goroutine. Only
+	// the emulator calls it.
+	BlockEnded func()
 }
 
 // Module is a compiled PTX module.

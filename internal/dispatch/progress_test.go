@@ -8,20 +8,23 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestProgress checks on the CPU, with a clock that advances by a step each time it is read, that
-// the progress increases, is reported at most ten times in any second, and at last, once, when all
-// is done. The plan runs twice.
+// TestProgress checks on the CPU and on emulated GPUs, with a clock that advances by a step each time
+// it is read, that the progress increases, is reported at most ten times in any second, and at last,
+// once, when all is done. The plan runs twice.
 func TestProgress(t *testing.T) {
 	defer func() { now = time.Now }()
 	for _, step := range []time.Duration{0, time.Microsecond, 10 * time.Millisecond, time.Second} {
 		var clock time.Time
 		read := 0
 		now = func() time.Time { read++; clock = clock.Add(step); return clock }
-		for _, threads := range []int{1, 3} {
-			p, b := product(t, dtype.F32, dtype.F32, 500, 500, 50, gemm.Epilogue{})
+		for _, on := range []struct {
+			device        string
+			threads, size int
+		}{{"cpu", 1, 500}, {"cpu", 3, 500}, {"emu", 0, 40}, {"emu:h200,h200", 0, 40}} {
+			p, b := product(t, dtype.F32, dtype.F32, on.size, on.size, 50, gemm.Epilogue{})
 			var done, total int64
 			var times []time.Time
-			pl, err := New(Request{Problem: p, Device: name(t, "cpu"), Threads: threads, Progress: func(d, of int64) {
+			pl, err := New(Request{Problem: p, Device: name(t, on.device), Threads: on.threads, Progress: func(d, of int64) {
 				if d <= done || d > of {
 					t.Errorf("%d of %d after %d of %d", d, of, done, total)
 				}
@@ -40,8 +43,8 @@ func TestProgress(t *testing.T) {
 				}
 				few, all := step < time.Millisecond, step >= time.Second
 				if done == 0 || done != total || few && len(times) != 1 || all && len(times) != read-1 {
-					t.Errorf("step %v: %d reports for %d readings of the clock, the last of %d of %d", step, len(times), read,
-						done, total)
+					t.Errorf("%s, step %v: %d reports for %d readings of the clock, the last of %d of %d", on.device, step,
+						len(times), read, done, total)
 				}
 			}
 		}

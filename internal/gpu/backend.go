@@ -22,12 +22,13 @@ import (
 type Backend struct{ Device backend.Device }
 
 var (
-	_ backend.Backend     = Backend{}
-	_ backend.Tunable     = Backend{}
-	_ backend.BatchRunner = (*plan)(nil)
-	_ backend.GroupRunner = (*plan)(nil)
-	_ backend.Explainer   = (*plan)(nil)
-	_ backend.Divisible   = (*plan)(nil)
+	_ backend.Backend          = Backend{}
+	_ backend.Tunable          = Backend{}
+	_ backend.ProgressReporter = (*plan)(nil)
+	_ backend.BatchRunner      = (*plan)(nil)
+	_ backend.GroupRunner      = (*plan)(nil)
+	_ backend.Explainer        = (*plan)(nil)
+	_ backend.Divisible        = (*plan)(nil)
 )
 
 // Kernels implements [backend.Backend].
@@ -73,7 +74,7 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 		return nil, err
 	}
 	host.Limit = o.GPUMemory
-	return &plan{on, host, &problem}, nil
+	return &plan{on: on, host: host, problem: &problem}, nil
 }
 
 // String implements [backend.Backend].
@@ -151,9 +152,10 @@ func PlanResident(b *exec.Backend, p *gemm.Problem, opt exec.Options) (*exec.Pla
 
 // plan is a planned product of matrices in host memory.
 type plan struct {
-	on      *stream.Backend
-	host    *stream.Plan
-	problem *gemm.Problem
+	on       *stream.Backend
+	host     *stream.Plan
+	problem  *gemm.Problem
+	progress func(done, total int64)
 }
 
 // Prepare implements [backend.Plan].
@@ -162,8 +164,22 @@ func (pl *plan) Prepare(ctx context.Context) error { return pl.host.Compile(ctx)
 // PrepareTime implements [backend.Plan].
 func (pl *plan) PrepareTime() time.Duration { return pl.host.CompileTime() }
 
+// ReportProgress implements [backend.ProgressReporter]. Only emulated GPUs report their progress.
+func (pl *plan) ReportProgress(f func(done, total int64)) {
+	if pl.on.Info().Emulated {
+		pl.progress = f
+	}
+}
+
 // Run implements [backend.Plan].
-func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error { return pl.host.Run(ctx, *b) }
+func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
+	if pl.progress == nil {
+		return pl.host.Run(ctx, *b)
+	}
+	return stream.RunReported(ctx, []*stream.Plan{pl.host}, pl.progress, func(ctx context.Context) error {
+		return pl.host.Run(ctx, *b)
+	})
+}
 
 // KernelName implements [backend.Plan].
 func (pl *plan) KernelName() string { return pl.host.Kernel.Name }
@@ -222,5 +238,5 @@ func (pl *plan) Choice() backend.Choice {
 
 // Part implements [backend.Divisible].
 func (pl *plan) Part(p *gemm.Problem, row, col int) (backend.Plan, error) {
-	return &plan{pl.on, pl.host.PartOf(p, row, col), p}, nil
+	return &plan{on: pl.on, host: pl.host.PartOf(p, row, col), problem: p}, nil
 }

@@ -24,14 +24,15 @@ import (
 type Backend struct{ Device backend.Device }
 
 var (
-	_ backend.Backend         = Backend{}
-	_ backend.Tunable         = Backend{}
-	_ backend.Plan            = (*plan)(nil)
-	_ backend.TimePredictor   = (*plan)(nil)
-	_ backend.BreakdownRunner = (*plan)(nil)
-	_ backend.BatchRunner     = (*plan)(nil)
-	_ backend.BatchDivider    = (*plan)(nil)
-	_ backend.GroupRunner     = (*plan)(nil)
+	_ backend.Backend          = Backend{}
+	_ backend.Tunable          = Backend{}
+	_ backend.Plan             = (*plan)(nil)
+	_ backend.ProgressReporter = (*plan)(nil)
+	_ backend.TimePredictor    = (*plan)(nil)
+	_ backend.BreakdownRunner  = (*plan)(nil)
+	_ backend.BatchRunner      = (*plan)(nil)
+	_ backend.BatchDivider     = (*plan)(nil)
+	_ backend.GroupRunner      = (*plan)(nil)
 )
 
 // member is an open GPU of a list.
@@ -152,9 +153,10 @@ func onEach(first *stream.Plan, all []member) (plans []*stream.Plan, rates []flo
 
 // plan is a planned product.
 type plan struct {
-	members []member
-	whole   *stream.Plan // on the first GPU
-	shares  []share
+	members  []member
+	whole    *stream.Plan // on the first GPU
+	shares   []share
+	progress func(done, total int64)
 }
 
 // share is the part of C that one GPU computes.
@@ -176,15 +178,32 @@ func (pl *plan) PrepareTime() (longest time.Duration) {
 	return longest
 }
 
+// ReportProgress implements [backend.ProgressReporter]. Only emulated GPUs report their progress.
+func (pl *plan) ReportProgress(f func(done, total int64)) {
+	if pl.whole.Backend().Info().Emulated {
+		pl.progress = f
+	}
+}
+
 // Run implements [backend.Plan]. The first failure ends the work of all GPUs. Run returns when none
 // uses the buffers.
 func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
-	if len(pl.shares) == 1 {
-		return pl.shares[0].Plan.Run(ctx, *b)
-	}
 	plans := make([]*stream.Plan, len(pl.shares))
 	for i := range plans {
 		plans[i] = pl.shares[i].Plan
+	}
+	if pl.progress == nil {
+		return pl.run(ctx, plans, b)
+	}
+	return stream.RunReported(ctx, plans, pl.progress, func(ctx context.Context) error {
+		return pl.run(ctx, plans, b)
+	})
+}
+
+// run runs plans, those of the shares.
+func (pl *plan) run(ctx context.Context, plans []*stream.Plan, b *gemm.Buffers) error {
+	if len(plans) == 1 {
+		return plans[0].Run(ctx, *b)
 	}
 	failed, err := stream.RunTogether(ctx, plans, *b)
 	if err != nil && ctx.Err() == nil {

@@ -81,7 +81,7 @@ func divided(p *gemm.Problem, name string, limit int) (*plan, error) {
 }
 
 // TestBits computes products on 1, 2, 3, 4 and 8 GPUs, in all and in little memory. All results
-// must have the bits of one GPU.
+// must have the bits of one GPU, and the progress must end with all work.
 func TestBits(t *testing.T) {
 	rng := testrand.New(t)
 	for _, c := range []struct {
@@ -120,6 +120,8 @@ func TestBits(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					var done, total int64
+					pl.ReportProgress(func(d, of int64) { done, total = d, of })
 					got := m
 					got[gemm.C] = bytes.Clone(m[gemm.C])
 					if err := errors.Join(pl.Prepare(t.Context()), pl.Run(t.Context(), &got)); err != nil {
@@ -130,6 +132,9 @@ func TestBits(t *testing.T) {
 					}
 					if !bytes.Equal(got[gemm.C], want) {
 						t.Errorf("limit %d: other bits than on one GPU: %s", limit, pl.Detail())
+					}
+					if all := int64(c.m * c.n * c.k); done != all || total != all {
+						t.Errorf("limit %d: reported %d of %d, want %d", limit, done, total, all)
 					}
 					if n == 2 && len(pl.shares) != 2 && c.m > 64 {
 						t.Errorf("%d shares", len(pl.shares))

@@ -267,6 +267,9 @@ func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, work
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
 		Workers: workers, Printf: d.opt.Printf,
 	}
+	if l.BlockEnded != nil {
+		launch.Observers = append(launch.Observers, endObserver(l.BlockEnded))
+	}
 	var done Done
 	if d.opt.Watch != nil {
 		done = d.opt.Watch(&launch)
@@ -280,6 +283,12 @@ func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, work
 	}
 	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
 }
+
+// endObserver is an observer that calls itself at the end of each block.
+type endObserver func()
+
+// Block implements [emu.Observer].
+func (o endObserver) Block(*emu.BlockInfo) *emu.Hooks { return &emu.Hooks{End: o} }
 
 // checkResident returns an error if a cooperative launch has more blocks than the GPU can hold at
 // once. It ignores registers, so a real GPU may hold fewer.

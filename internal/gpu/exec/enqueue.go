@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"sync/atomic"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -15,6 +17,7 @@ type launches []launch
 
 // launch is a launch of a compiled kernel.
 type launch struct {
+	kernel   *kernel.Kernel
 	function device.Function
 	device.Launch
 }
@@ -77,7 +80,24 @@ func (pl *Plan) launch(ctx context.Context, alpha, beta complex128, s device.Str
 	if err != nil {
 		return err
 	}
+	if pl.Counted != nil {
+		all = all.counted(pl.Kernel, pl.Counted)
+	}
 	return all.enqueue(ctx, s)
+}
+
+// counted returns the launches with a call of f after each block of kernel k; see [Plan.Counted].
+func (all launches) counted(k *kernel.Kernel, f func(ended, blocks int64)) launches {
+	all = slices.Clone(all)
+	var ended atomic.Int64
+	blocks := int64(0)
+	for i := range all {
+		if all[i].kernel == k {
+			blocks += int64(all[i].Grid.Count())
+			all[i].BlockEnded = func() { f(ended.Add(1), blocks) }
+		}
+	}
+	return all
 }
 
 // prepare returns the launches of steps. It compiles the kernels that are not in the cache.
@@ -92,7 +112,7 @@ func (b *Backend) prepare(ctx context.Context, steps []step) (launches, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[i] = launch{f, l}
+		all[i] = launch{s.kernel, f, l}
 	}
 	return all, nil
 }

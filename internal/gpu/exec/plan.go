@@ -28,6 +28,10 @@ type Options struct {
 type Plan struct {
 	choose.Choice
 
+	// Counted, if not nil, is called for each block of Kernel that has ended, with the number of those
+	// that have and of all, from any goroutine. Only the emulator counts.
+	Counted func(ended, blocks int64)
+
 	backend  *Backend
 	device   gemm.Problem // the product with the layouts in device memory
 	selected bool         // the kernel was not requested by name

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"tilework/dtype"
@@ -105,7 +106,8 @@ func (c *largeCase) plan(t *testing.T, b *Backend, p *gemm.Problem) *Plan {
 	return pl
 }
 
-// run computes the case on a device with a limit of its memory, and returns the plan and C.
+// run computes the case on a device with a limit of its memory, and returns the plan and C. It
+// checks that the work of the blocks is that of the plan.
 func (c *largeCase) run(t *testing.T, d device.Device, limit int) (*Plan, []byte, error) {
 	t.Helper()
 	p, err := c.p()
@@ -120,7 +122,12 @@ func (c *largeCase) run(t *testing.T, d device.Device, limit int) (*Plan, []byte
 	}()
 	pl := c.plan(t, b, &p)
 	pl.Limit = limit
+	var finished atomic.Int64
+	pl.Finished = func(work int64) { finished.Add(work) }
 	got, err := computed(t.Context(), pl, c.buffers)
+	if err == nil && finished.Load() != pl.Work() {
+		t.Errorf("%s: finished %d of %d", c.name, finished.Load(), pl.Work())
+	}
 	return pl, got, err
 }
 

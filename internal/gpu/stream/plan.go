@@ -59,6 +59,9 @@ type Plan struct {
 	Limit int
 	// Timeline, if not nil, records the work of Run.
 	Timeline *timeline.Timeline
+	// Finished, if not nil, is called with each part of [Plan.Work] that an emulated device has
+	// finished, from any goroutine.
+	Finished func(work int64)
 
 	Steps    *schedule // nil before the first call of Schedule
 	expected estimate

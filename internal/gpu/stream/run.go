@@ -521,7 +521,11 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 		m[gemm.ScaleB] += device.Ptr(b.Type.Bytes(b.Index(0, s.cols.from/sideB)))
 	}
 	return x.plan.Timeline.Do(on, timeline.Compute, 0, func() error {
-		return x.plan.part(s, x.schedule.packs).In(on, x.scratch).Enqueue(ctx, m)
+		part := x.plan.part(s, x.schedule.packs).In(on, x.scratch)
+		if x.plan.Finished != nil {
+			part.Counted = s.counted(x.plan.Finished)
+		}
+		return part.Enqueue(ctx, m)
 	})
 }
 
