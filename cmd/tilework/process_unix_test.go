@@ -35,6 +35,7 @@ const (
 	fileLimit   = "TILEWORK_TEST_FILE_SIZE" // if set, limits files to 10,000 bytes
 	memoryLimit = "TILEWORK_TEST_MEMORY"    // the argument of limitMemory
 	mapsFiles   = "TILEWORK_TEST_MAP"       // if set, files of any size are mapped
+	asPart      = "TILEWORK_TEST_PART"      // the output of [TestPart]
 	asVersion   = "TILEWORK_TEST_VERSION"   // if set, the version that ranks compare
 )
 
@@ -312,9 +313,10 @@ func TestEndlessPTX(t *testing.T) {
 func TestSelftestProcesses(t *testing.T) {
 	original := selfCommand
 	defer func() { selfCommand = original }()
-	selfCommand = func(_ context.Context, args ...string) (*exec.Cmd, error) {
-		cmd, _, _ := process(strings.Join(args, " "))
-		cmd.Stdout = nil
+	selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		self, _, _ := process(strings.Join(args, " "))
+		cmd := exec.CommandContext(ctx, self.Path, self.Args[1:]...)
+		cmd.Env = self.Env
 		return cmd, nil
 	}
 	const list = "selftest --kernels portable,loop --cases 50 --seed 5 --format json"
@@ -339,6 +341,52 @@ func TestSelftestProcesses(t *testing.T) {
 		!strings.Contains(stderr, "part 1/2: exit status 2") {
 		t.Errorf("failing processes: exit code %d, %q", code, stderr)
 	}
+}
+
+// TestPart is a part of selftest that prints a result when SIGTERM ends it.
+func TestPart(t *testing.T) {
+	row, ok := os.LookupEnv(asPart)
+	if !ok {
+		t.Skip("TestSelftestProcessesInterrupted runs it in separate processes")
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
+	defer stop()
+	if unix.Getpgrp() != os.Getpid() {
+		t.Fatal("an interruption from the terminal would reach the process too")
+	}
+	if err := os.WriteFile(fmt.Sprintf("%d.started", os.Getpid()), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	fmt.Print(row)
+	os.Exit(exitInterrupted)
+}
+
+// TestSelftestProcessesInterrupted checks that an interruption ends all processes, and that their
+// results so far are added up. The processes are in different checks.
+func TestSelftestProcessesInterrupted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	original := selfCommand
+	defer func() { selfCommand = original }()
+	const exact, bound = `{"kernel": "loop", "check": "exact", "cases": 7}`, `{"kernel": "loop", "check": "bound", "cases": 5}`
+	parts := map[string]string{"1/3": "[" + exact + "]", "2/3": "[" + exact + "," + bound + "]", "3/3": ""}
+	selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestPart$")
+		cmd.Env = append(os.Environ(), asPart+"="+parts[args[slices.Index(args, "--part")+1]])
+		return cmd, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for started := []string(nil); len(started) < len(parts) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			started, _ = filepath.Glob("*.started")
+		}
+		cancel()
+	}()
+	stdout, stderr, code := run(ctx, "selftest", "--kernels", "loop", "--processes", "3", "--format", "csv")
+	if code != exitInterrupted || !strings.Contains(stdout, "\nloop,exact,14,") || !strings.Contains(stdout, "\nloop,bound,5,") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	cancel()
 }
 
 // sorted formats the rows of selftest in JSON with the types of each row sorted.

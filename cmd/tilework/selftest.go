@@ -42,8 +42,8 @@ func selftestCommand() *cobra.Command {
 		Short: "Check every kernel on this machine against a reference",
 		Long: `selftest runs the conformance suite on each kernel that this machine can run. The checks
 include exact products of whole numbers, error bounds, NaN and infinities, padding, determinism,
-epilogues, batches, concurrency and cancellation. If a case fails, the exit code is 1, and a
-message gives the command that repeats the case.
+epilogues, batches, concurrency and cancellation. If a case fails, the exit code is 1, message gives the command that repeats the case. If selftest is interrupted, it prints the results
+so far. the command that repeats the case. An interrupted selftest prints what it has tested.
 
 On a GPU, real or emulated, each kernel runs in each of its precisions, with the smallest tile for
 each element type of the operands. The cases have few combinations of result type, transposes and
@@ -171,10 +171,7 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	}
 	defer func() { err = cmp.Or(err, release()) }()
 	fmt.Fprintf(stderr, "seed %d\n", f.seed)
-	rows, err := f.check(ctx, list, part, parts, stderr)
-	if err != nil {
-		return err
-	}
+	rows, stopped := f.check(ctx, list, part, parts, stderr)
 	cases, failures, repeat, full := 0, 0, "", ""
 	if f.full {
 		full = " --full"
@@ -186,6 +183,9 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d%s\n",
 				f.device, repeat, r.List, f.seed, full)
 		}
+	}
+	if cases == 0 && stopped != nil {
+		return stopped
 	}
 	if !strings.HasPrefix(f.output.format, "json") {
 		rows = sumTiles(rows)
@@ -205,7 +205,7 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 			return err
 		}
 	}
-	verdict := verdict(failures, cases)
+	verdict := verdict(failures, cases, stopped != nil)
 	if f.output.format == "table" {
 		if _, err := fmt.Fprintln(stdout, verdict); err != nil {
 			return err
@@ -214,15 +214,20 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	if failures > 0 {
 		return fmt.Errorf("%w: %s", errCheck, verdict)
 	}
-	return nil
+	return stopped
 }
 
-// verdict summarizes a test: "1,234 cases, all passed" or "3 of 1,234 cases failed".
-func verdict(failures, cases int) string {
-	if failures == 0 {
-		return phrase.Count(cases, "case") + ", all passed"
+// verdict summarizes a test: "1,234 cases, all passed" or "3 of 1,234 cases failed". It tells
+// whether the test was interrupted.
+func verdict(failures, cases int, interrupted bool) string {
+	text := phrase.Count(cases, "case") + ", all passed"
+	if failures > 0 {
+		text = fmt.Sprintf("%s of %s failed", phrase.Commas(failures), phrase.Count(cases, "case"))
 	}
-	return fmt.Sprintf("%s of %s failed", phrase.Commas(failures), phrase.Count(cases, "case"))
+	if interrupted {
+		text += " until the interruption"
+	}
+	return text
 }
 
 // name returns the kernel and its tile in the syntax of --kernels.
@@ -260,6 +265,7 @@ func sumTiles(rows []selftestRow) (sums []selftestRow) {
 
 // check runs the cases of a part, counted from 0. Which cases belong to a part is shifted from
 // kernel to kernel, so that one part does not get all checks with a single case and all slow tiles.
+// If ctx ends, check returns its error and the rows so far. After other errors there are no rows.
 func (f *selftestFlags) check(ctx context.Context, list []testTarget, part, parts int,
 	stderr io.Writer) (rows []selftestRow, err error) {
 	if f.processes > 1 {
@@ -287,7 +293,7 @@ func (f *selftestFlags) check(ctx context.Context, list []testTarget, part, part
 			rows = append(rows, selftestRow{Kernel: s.kernel, Tile: s.tile, CheckReport: c, List: cases})
 		}
 		if report.Stopped != nil {
-			return nil, report.Stopped
+			return rows, report.Stopped
 		}
 	}
 	return rows, nil
@@ -312,14 +318,15 @@ func (f *selftestFlags) parts() (part, parts int, err error) {
 // maxProcesses limits --processes to a number that a large machine can start.
 const maxProcesses = 1024
 
-// selfCommand returns a command that runs this program with the given arguments. Tests replace it.
+// selfCommand returns a command that runs this program with the given arguments until ctx ends.
+// Tests replace it.
 var selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	return exec.CommandContext(ctx, path, args...), err
 }
 
 // runProcesses divides a part of the cases further, runs each of these parts in a process, and adds
-// up the reports.
+// up the reports. If ctx ends, these are the reports so far.
 func (f *selftestFlags) runProcesses(ctx context.Context, part, parts int, stderr io.Writer) ([]selftestRow, error) {
 	reports, errs := make([][]selftestRow, f.processes), make([]error, f.processes)
 	var all sync.WaitGroup
@@ -329,22 +336,25 @@ func (f *selftestFlags) runProcesses(ctx context.Context, part, parts int, stder
 		})
 	}
 	all.Wait()
-	if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
+	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
 		return nil, err
 	}
+	slices.SortFunc(reports, func(a, b []selftestRow) int { return cmp.Compare(len(b), len(a)) })
 	rows := reports[0]
 	for i := range rows {
 		for _, more := range reports[1:] {
-			rows[i].Add(more[i].CheckReport)
+			if i < len(more) { // an interrupted process has only the first rows
+				rows[i].Add(more[i].CheckReport)
+			}
 		}
 		for _, line := range rows[i].Lines {
 			fmt.Fprintf(stderr, "%s: %s\n", rows[i].name(), line)
 		}
 	}
-	return rows, nil
+	return rows, ctx.Err()
 }
 
-// runProcess runs a part of the cases in a process.
+// runProcess runs a part of the cases in a process. If ctx ends, the rows are those so far.
 func (f *selftestFlags) runProcess(ctx context.Context, part string) (rows []selftestRow, err error) {
 	args := []string{
 		"selftest", "--device", f.device, "--kernels", f.kernels,
@@ -360,9 +370,14 @@ func (f *selftestFlags) runProcess(ctx context.Context, part string) (rows []sel
 	if err != nil {
 		return nil, err
 	}
+	interruptible(cmd)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		_ = json.Unmarshal(out, &rows) // a killed process has written nothing
+		return rows, ctx.Err()
+	}
 	var exit *exec.ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == exitCode(errCheck)) {
 		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(stderr.Bytes()))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"tilework/dtype"
@@ -32,12 +33,15 @@ func TestSelftestPasses(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		failures, cases int
+		interrupted     bool
 		want            string
 	}{
-		{0, 1234, "1,234 cases, all passed"}, {3, 1234, "3 of 1,234 cases failed"}, {0, 1, "1 case, all passed"},
-		{1, 1, "1 of 1 case failed"},
+		{0, 1234, false, "1,234 cases, all passed"}, {3, 1234, false, "3 of 1,234 cases failed"},
+		{0, 1, false, "1 case, all passed"}, {1, 1, false, "1 of 1 case failed"},
+		{0, 1234, true, "1,234 cases, all passed until the interruption"},
+		{3, 1234, true, "3 of 1,234 cases failed until the interruption"},
 	} {
-		if got := verdict(c.failures, c.cases); got != c.want {
+		if got := verdict(c.failures, c.cases, c.interrupted); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.failures, c.cases, got, c.want)
 		}
 	}
@@ -89,6 +93,57 @@ func (d *wrongDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, r
 		dst[0] ^= 1
 	}
 	return err
+}
+
+// canceller is a device that calls cancel in a copy of a result.
+type canceller struct {
+	device.Device
+	after  atomic.Int64 // this number of copies
+	cancel func()
+}
+
+func (d *canceller) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+	if d.after.Add(-1) == 0 {
+		d.cancel()
+	}
+	return d.Device.CopyOut(ctx, dst, src, rows)
+}
+
+// TestSelftestInterrupted checks that an interrupted test prints its results so far.
+func TestSelftestInterrupted(t *testing.T) {
+	const table = `(?s)^KERNEL.*\nnaive  +1  +exact +`
+	for _, c := range []struct {
+		after  int64
+		wrong  bool
+		format string
+		stdout string
+		code   int
+	}{
+		{1, false, "table", `^$`, exitInterrupted},
+		{60, false, "table", table + `20 +0 .*\n\d+ cases, all passed until the interruption\n$`, exitInterrupted},
+		{60, false, "json", `(?s)^\[.*"check": "exact",\s+"cases": 20,.*\]\s*$`, exitInterrupted},
+		{60, true, "table", table + `1\d +10 .*\n\d+ of \d+ cases failed until the interruption\n$`, 1},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+			e, err := emu.Open(emu.Options{})
+			d := &canceller{Device: e, cancel: cancel}
+			if c.wrong {
+				d.Device = &wrongDevice{e}
+			}
+			d.after.Store(c.after)
+			return d, err
+		})
+		stdout, stderr, code := run(ctx, "selftest", "--device", "emu", "--kernels", "naive", "--cases", "20", "--seed", "5",
+			"--format", c.format)
+		if !regexp.MustCompile(c.stdout).MatchString(stdout) || code != c.code {
+			t.Errorf("interrupted after %d copies: exit code %d, %q, %q", c.after, code, stdout, stderr)
+		}
+		cancel()
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestSelftestRepeats checks that a failure names the kernel, tile, precision, seed and case, and

@@ -97,8 +97,7 @@ func (s starting) Block(b *ptxemu.BlockInfo) *ptxemu.Hooks {
 	return nil
 }
 
-// newTerminal returns both ends of a pseudo-terminal. What is written to screen is read from
-// terminal.
+// newTerminal returns both ends of a pseudo-terminal: terminal reads the output to screen.
 func newTerminal(t *testing.T) (terminal, screen *os.File) {
 	t.Helper()
 	open := func(path string) *os.File {
