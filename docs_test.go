@@ -1,6 +1,7 @@
 package tilework_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tilework/internal/phrase"
 )
 
 // pages returns the paths of the Markdown files in the repository.
@@ -139,4 +142,30 @@ func missing(code, text string) string {
 		lines = lines[i+1:]
 	}
 	return ""
+}
+
+// TestChoosingCounts checks that docs/choosing.md states the numbers of products whose times are in
+// testdata.
+func TestChoosingCounts(t *testing.T) {
+	text := strings.Join(strings.Fields(read(t, "docs/choosing.md")), " ")
+	for _, c := range []struct{ times, sentence string }{
+		{"internal/gpu/choose/testdata/times/*.txt", "all candidates near the choice for %s products"},
+		{"internal/cpu/testdata/times/*.txt", "in the mean on the %s products of testdata/times"},
+	} {
+		files, err := filepath.Glob(c.times)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: found %d files, error %v", c.times, len(files), err)
+		}
+		n := 0
+		for _, file := range files {
+			for line := range strings.Lines(read(t, file)) {
+				if !strings.HasPrefix(line, "#") {
+					n++
+				}
+			}
+		}
+		if want := fmt.Sprintf(c.sentence, phrase.Commas(n)); !strings.Contains(text, want) {
+			t.Errorf("docs/choosing.md lacks %q", want)
+		}
+	}
 }

@@ -200,7 +200,11 @@ func environmentLines(records []Record) (lines []string) {
 	return lines
 }
 
-// summaryLines describes the summaries of at least two cases.
+// minCasesForClasses is the smallest number of cases of a summary whose classes are described.
+const minCasesForClasses = 20
+
+// summaryLines describes the summaries of at least two cases, and their classes if there are
+// several.
 func summaryLines(records []Record) (lines []string) {
 	for _, s := range Summarize(records) {
 		if s.Cases < 2 {
@@ -225,6 +229,11 @@ func summaryLines(records []Record) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s × %s on %s%s, %s: geometric mean %.3f of %d%s%s%s, worst %.3f (%v)",
 			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, few, doubt, below, s.Worst,
 			s.WorstShape))
+		if s.Cases >= minCasesForClasses && len(s.Classes) > 1 {
+			for _, c := range s.Classes {
+				lines = append(lines, "- "+c.String())
+			}
+		}
 	}
 	return lines
 }

@@ -15,6 +15,7 @@ type Summary struct {
 	Below90, Below80      int     // cases whose speed is below 0.9 and 0.8
 	Worst                 float64
 	WorstShape            Shape
+	Classes               []ClassSummary // of the classes with cases
 }
 
 // FewRows is the largest number of rows of the products that decoding computes.
@@ -28,6 +29,7 @@ func Summarize(records []Record) []Summary {
 	}
 	at := map[key]int{}
 	var all []Summary
+	var perClass [][]classCases // of each summary, by class
 	for i := range records {
 		r := &records[i]
 		if r.Peer {
@@ -41,7 +43,9 @@ func Summarize(records []Record) []Summary {
 				at[k] = n
 				all = append(all, Summary{Subject: r.Subject, Peer: v.Peer, Device: r.Device, In: r.In, Out: r.Out,
 					Threads: r.Threads, Worst: math.Inf(1)})
+				perClass = append(perClass, make([]classCases, len(classes)))
 			}
+			perClass[n][r.class()].add(r, v.Speed)
 			s := &all[n]
 			s.Cases++
 			if v.Uncertain() {
@@ -67,6 +71,7 @@ func Summarize(records []Record) []Summary {
 		s := &all[i]
 		s.Mean = math.Exp(s.Mean / float64(s.Cases))
 		s.FewMean = math.Exp(s.FewMean / float64(max(s.Few, 1)))
+		s.Classes = summarizeClasses(perClass[i])
 	}
 	return all
 }
