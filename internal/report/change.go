@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/perf/benchmath"
 
-	"tilework/internal/bench"
 	"tilework/internal/phrase"
 )
 
@@ -217,7 +216,10 @@ func meanSpeed(changes []change) float64 {
 
 // spreadText formats the median time and half its spread.
 func spreadText(r row) string {
-	return fmt.Sprintf("%s ± %.1f %%", bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread)
+	if r.Reps < 2 {
+		return r.time()
+	}
+	return fmt.Sprintf("%s ± %.1f %%", r.time(), 50*r.Seconds.Spread)
 }
 
 func timeCell(r row) Cell { return numberCell(spreadText(r), r.Seconds.Median) }

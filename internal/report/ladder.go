@@ -125,8 +125,7 @@ func commonSize(rows []row) int {
 
 // gainCell returns the speed of r relative to that of before.
 func gainCell(before, r row) Cell {
-	gain := before.Seconds.Median / r.Seconds.Median
-	return numberCell(times(gain), gain)
+	return numberCell(gain(before, r), before.Seconds.Median/r.Seconds.Median)
 }
 
 // ladderAnswer returns, for each source, the gain of the last rung over the first, and its ratio to
@@ -138,7 +137,7 @@ func (s *study) ladderAnswer(n int, first, last map[int]row) string {
 		if a.Record == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s is %s as fast as %s", b.Subject, times(a.Seconds.Median/b.Seconds.Median), a.Subject)
+		text := fmt.Sprintf("%s is %s as fast as %s", b.Subject, gain(a, b), a.Subject)
 		if d, ok := s.nearest(b); ok {
 			text += fmt.Sprintf(" and runs at %s the speed of %s", d.text(), d.Peer)
 		}

@@ -55,19 +55,34 @@ func sizeCharts(s *study) ([]*Chart, string) {
 		drawn := fastestCurves(curves)
 		lines := s.lines(drawn, timePoint)
 		lines.X, lines.Y = sizeAxis(), timeAxis()
-		end := largestShape(bySize(g.rows))
-		slices.SortStableFunc(end, func(a, b row) int { return cmp.Compare(a.Seconds.Median, b.Seconds.Median) })
-		fast, slow := end[0], end[len(end)-1]
 		c := &Chart{
 			ID: "sizes-" + word(g.name), Title: "Time by size: " + g.name, Drawing: lines,
-			Answer: fmt.Sprintf("At %s, %s takes %s and %s takes %s.", shape(fast.Record), s.label(slow.Subject, slow.source),
-				bench.Duration(slow.Seconds.Median), s.label(fast.Subject, fast.source), bench.Duration(fast.Seconds.Median)),
-			Table: s.sizeTable(curves, "s", timeCell),
+			Answer: s.sizeAnswer(curves, g.rows), Table: s.sizeTable(curves, "s", timeCell),
 		}
 		c.noteLeftOut(drawn, curves)
 		all = append(all, c)
 	}
 	return all, ""
+}
+
+// sizeAnswer compares the slowest and the fastest curve at the largest size that several have, or
+// states the time at the largest size if there is none.
+func (s *study) sizeAnswer(curves []curve, rows []row) string {
+	sizes := groupBy(bySize(rows), func(r row) string { return shape(r.Record) })
+	end := sizes[len(sizes)-1].rows
+	for _, size := range slices.Backward(sizes) {
+		if len(size.rows) > 1 {
+			end = size.rows
+			break
+		}
+	}
+	byTime := func(a, b row) int { return cmp.Compare(a.Seconds.Median, b.Seconds.Median) }
+	slow, fast := slices.MaxFunc(end, byTime), slices.MinFunc(end, byTime)
+	answer := fmt.Sprintf("At %s, %s takes %s", shape(slow.Record), s.nameIn(curves, slow), slow.time())
+	if len(end) > 1 {
+		answer += fmt.Sprintf(" and %s takes %s", s.nameIn(curves, fast), fast.time())
+	}
+	return answer + "."
 }
 
 // subjects returns the names of the subjects of rows.

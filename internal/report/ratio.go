@@ -19,7 +19,10 @@ type peerRatio struct {
 // Uncertain reports whether the ratio, not the row's time, is uncertain.
 func (d peerRatio) Uncertain() bool { return d.Ratio.Uncertain() }
 
-func (d peerRatio) text() string { return bench.Marked(times(d.Speed), d.Uncertain()) }
+func (d peerRatio) text() string { return ratioOf(d.Ratio) }
+
+// ratioOf formats a ratio, marked if it is uncertain.
+func ratioOf(v bench.Ratio) string { return bench.Marked(times(v.Speed), v.Uncertain()) }
 
 // comparison holds the ratios of our fastest kernel of each case to one peer, in one facet and
 // source.
@@ -110,6 +113,12 @@ func (x *comparison) mean() float64 {
 		speeds = append(speeds, d.Speed)
 	}
 	return geometricMean(speeds)
+}
+
+// meanText formats the mean, marked if all ratios are uncertain.
+func (x *comparison) meanText() string {
+	certain := slices.ContainsFunc(x.ratios, func(d peerRatio) bool { return !d.Uncertain() })
+	return bench.Marked(times(x.mean()), !certain)
 }
 
 func (x *comparison) worst() peerRatio { return slices.MinFunc(x.ratios, bySpeed) }
@@ -335,11 +344,11 @@ func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []c
 		if len(facets(drawn)) > 1 {
 			name = x.facet[strings.Index(x.facet, ", ")+2:] + " "
 		}
-		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (%s)", name, times(x.mean()), s.peerName(x), x.slower()))
+		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (%s)", name, x.meanText(), s.peerName(x), x.slower()))
 	}
 	c.Answer = "Geometric means of our fastest kernel: " + strings.Join(parts, "; ") + "."
 	if x := &drawn[0]; len(drawn) == 1 {
-		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is %s.", times(x.mean()),
+		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is %s.", x.meanText(),
 			s.peerName(x), x.scope(), x.slower())
 	}
 	c.Notes = append(c.Notes, bench.RatioNote)
@@ -373,8 +382,8 @@ func (s *study) rounding(comparisons []comparison) []string {
 			text := fmt.Sprintf("%s rounds A and B to %s for the tensor cores", r.Subject, r.Precision)
 			for _, e := range peers {
 				if e.Precision == "" && e.source == r.source && shape(e.Record) == shape(r.Record) {
-					text += fmt.Sprintf(": %s at %s; %s, which does not round, takes %s", bench.Duration(r.Seconds.Median),
-						shape(r.Record), e.Subject, bench.Duration(e.Seconds.Median))
+					text += fmt.Sprintf(": %s at %s; %s, which does not round, takes %s", r.time(),
+						shape(r.Record), e.Subject, e.time())
 					break
 				}
 			}

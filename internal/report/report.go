@@ -63,7 +63,7 @@ var questions = []question{
 }
 
 // leads lists the questions that can be at the top of the page, the most important one first.
-var leads = []string{"change", "ladder", "ratio", "time", "counts", "rate", "shapes"}
+var leads = []string{"change", "scaling", "ladder", "ratio", "time", "counts", "rate", "shapes"}
 
 // New answers the questions from the records. It returns an error if there are no records.
 func New(sources []Source) (*Report, error) {

@@ -89,7 +89,7 @@ func TestScaling(t *testing.T) {
 	}
 	r := newReport(t, Source{"r", records})
 	for id, want := range map[string]string{
-		"scaling-float32-on-nvidia-h200": `^8192³ takes 6\.\d+ ms on 4 GPUs, 3\.[34]\d? times as fast as on one: ` +
+		"scaling-float32-on-nvidia-h200": `^8192³ takes 6\.\d+ ms on 4 GPUs, 3\.[34]\d?× as fast as on one: ` +
 			`an efficiency of 8[3-7](\.\d)? %\.$`,
 		"weak-scaling-float32-on-nvidia-h200": `^With 4 GPUs and 32768×8192×8192, each GPU has 8[3-7](\.\d)? % of the ` +
 			`rate of 8192³\.$`,
@@ -97,6 +97,10 @@ func TestScaling(t *testing.T) {
 		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Answer) {
 			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
 		}
+	}
+	if len(r.Tiles) < 2 || !strings.HasSuffix(r.Tiles[0].Label, "on 4 GPUs, 64 % of the peak") ||
+		!strings.HasPrefix(r.Tiles[1].Label, "the speed of one GPU on 4") || r.Lead.ID != "scaling" {
+		t.Errorf("got tiles %q and the lead %q, want the figures of 4 GPUs", r.Tiles, r.Lead.ID)
 	}
 	rows := r.chart(t, "scaling-float32-on-nvidia-h200").Table.Rows
 	if len(rows) != 3 || rows[1][2].Text != "2" || math.Abs(rows[1][4].Number-1.9) > 0.05 {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"tilework/internal/bench"
 	"tilework/internal/phrase"
 )
 
@@ -64,6 +63,9 @@ type speedup struct {
 // of returns how many times as fast as on one GPU a row is.
 func (x *speedup) of(r row) float64 { return x.rows[0].Seconds.Median / r.Seconds.Median }
 
+// text returns the speedup of a row, marked if it is uncertain.
+func (x *speedup) text(r row) string { return gain(x.rows[0], r) }
+
 // speedups returns the products that ran on one GPU and on several, one for each kernel.
 func (s *study) speedups(rows []row) (all []speedup) {
 	for _, product := range groupBy(rows, s.productName(rows)) {
@@ -109,7 +111,7 @@ func (s *study) strongScaling(g group) *Chart {
 		for _, r := range rows {
 			efficiency := x.of(r) / float64(gpus(r))
 			c.Table.add(textCell(x.product), textCell(r.Subject), sizeCell(gpus(r)), timeCell(r),
-				numberCell(digits(x.of(r))+" ×", x.of(r)), numberCell(percent(efficiency), 100*efficiency))
+				numberCell(x.text(r), x.of(r)), numberCell(percent(efficiency), 100*efficiency))
 		}
 	}
 	drawn := largest(all, maxCurves, func(x speedup) float64 { return x.rows[0].Flops() })
@@ -120,8 +122,8 @@ func (s *study) strongScaling(g group) *Chart {
 		for _, r := range x.rows {
 			most = max(most, gpus(r))
 			series.Points = append(series.Points, Point{X: float64(gpus(r)), Y: x.of(r), Low: base / r.Seconds.P90,
-				High: base / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s ×", name, phrase.Count(gpus(r), "GPU"),
-					bench.Duration(r.Seconds.Median), digits(x.of(r)))})
+				High: base / r.Seconds.P10, Text: fmt.Sprintf("%s on %s: %s, %s", name, phrase.Count(gpus(r), "GPU"),
+					r.time(), x.text(r))})
 		}
 		l.Series = append(l.Series, series)
 	}
@@ -135,16 +137,20 @@ func (s *study) strongScaling(g group) *Chart {
 	return c
 }
 
-// speedupAnswer states the best speedup of the largest product on the most GPUs.
-func speedupAnswer(all []speedup) string {
-	best := slices.MaxFunc(all, func(a, b speedup) int {
+// bestSpeedup returns the best speedup of the largest product on the most GPUs, and its row there.
+func bestSpeedup(all []speedup) (best speedup, on row) {
+	best = slices.MaxFunc(all, func(a, b speedup) int {
 		x, y := a.rows[len(a.rows)-1], b.rows[len(b.rows)-1]
 		return cmp.Or(cmp.Compare(gpus(x), gpus(y)), cmp.Compare(x.Flops(), y.Flops()), cmp.Compare(a.of(x), b.of(y)))
 	})
-	r := best.rows[len(best.rows)-1]
-	return fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", best.product,
-		bench.Duration(r.Seconds.Median), phrase.Count(gpus(r), "GPU"), digits(best.of(r)),
-		percent(best.of(r)/float64(gpus(r))))
+	return best, best.rows[len(best.rows)-1]
+}
+
+// speedupAnswer states the best speedup.
+func speedupAnswer(all []speedup) string {
+	best, r := bestSpeedup(all)
+	return fmt.Sprintf("%s takes %s on %s, %s as fast as on one: an efficiency of %s.", best.product, r.time(),
+		phrase.Count(gpus(r), "GPU"), best.text(r), percent(best.of(r)/float64(gpus(r))))
 }
 
 // weakScaling shows the rate of each GPU for products whose operations grow with the number of

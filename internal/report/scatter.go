@@ -119,7 +119,7 @@ func (s *study) scatterAnswer(x *comparison) string {
 	}
 	worst := x.worst()
 	text := fmt.Sprintf("our fastest kernel runs at %s the speed of the fastest library in the geometric mean of %s; "+
-		"%d are below 0.9×, %d below 0.8×, and the worst is %s at %s.", times(x.mean()), phrase.Count(len(x.ratios), "case"),
+		"%d are below 0.9×, %d below 0.8×, and the worst is %s at %s.", x.meanText(), phrase.Count(len(x.ratios), "case"),
 		below(0.9), below(0.8), worst.text(), shape(worst.Record))
 	if s.compares() {
 		return s.sources[x.source] + ": " + text

@@ -386,13 +386,13 @@ func bySize(rows []row) []row {
 func describe(name string, r row) string {
 	lines := []string{
 		name,
-		fmt.Sprintf("%s: %s ± %.1f %%", shape(r.Record), bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread),
+		shape(r.Record) + ": " + spreadText(r),
 	}
 	if hasRate(r) {
 		lines = append(lines, r.rate()+ofPeak(r))
 	}
 	for _, v := range r.Versus {
-		lines = append(lines, fmt.Sprintf("%s the speed of %s", times(v.Speed), v.Peer))
+		lines = append(lines, fmt.Sprintf("%s the speed of %s", ratioOf(v), v.Peer))
 	}
 	return strings.Join(lines, "\n")
 }

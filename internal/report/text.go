@@ -18,8 +18,11 @@ func (r row) unit() string {
 	return "FLOP/s"
 }
 
-// rate returns the rate with its unit.
-func (r row) rate() string { return rate(r.GFLOPS, r.unit()) }
+// rate returns the rate with its unit, marked if it is uncertain.
+func (r row) rate() string { return bench.Marked(rate(r.GFLOPS, r.unit()), r.Uncertain()) }
+
+// time returns the time, marked if it is uncertain.
+func (r row) time() string { return bench.Marked(bench.Duration(r.Seconds.Median), r.Uncertain()) }
 
 // rate formats a rate that is given in 10⁹ of a unit.
 func rate(giga float64, unit string) string {
@@ -53,6 +56,11 @@ func digits(v float64) string {
 
 // times formats a ratio: "0.98×".
 func times(ratio float64) string { return ratioText(ratio) + "×" }
+
+// gain returns how many times as fast as slow fast is, marked if one of the times is uncertain.
+func gain(slow, fast row) string {
+	return bench.Marked(times(slow.Seconds.Median/fast.Seconds.Median), slow.Uncertain() || fast.Uncertain())
+}
 
 // timesTick formats a ratio for an axis.
 func timesTick(ratio float64) string { return tick(ratio) + "×" }

@@ -23,8 +23,8 @@ func (s *study) tiles() []Tile {
 	}
 	var all []Tile
 	rows := s.mainRows()
-	for _, tile := range []func([]row) (Tile, bool){s.rateTile, s.ratioTile, s.crossoverTile, s.gainTile, s.countTile,
-		s.intensityTile, s.conflictTile, s.timeTile, s.recordTile} {
+	for _, tile := range []func([]row) (Tile, bool){s.rateTile, s.speedupTile, s.ratioTile, s.crossoverTile,
+		s.gainTile, s.countTile, s.intensityTile, s.conflictTile, s.timeTile, s.recordTile} {
 		if t, ok := tile(rows); ok && len(all) < maxTiles {
 			all = append(all, t)
 		}
@@ -32,8 +32,16 @@ func (s *study) tiles() []Tile {
 	return all
 }
 
-// mainRows returns the rows that the tiles describe.
+// mainRows returns the rows that the tiles describe: those of several GPUs if there are any, without
+// copies if possible. Otherwise it returns those of the main facet.
 func (s *study) mainRows() []row {
+	many := filter(s.rows, hasRate, several)
+	if len(filter(many, not(copies), not(isPeer))) > 0 {
+		many = filter(many, not(copies))
+	}
+	if len(filter(many, not(isPeer))) > 0 {
+		return many
+	}
 	main := s.mainFacet()
 	return filter(s.rows, hasRate, not(copies), not(several), func(r row) bool { return facet(r) == main })
 }
@@ -44,11 +52,30 @@ func (s *study) rateTile(rows []row) (Tile, bool) {
 		return Tile{}, false
 	}
 	unit, factor := rateUnit([]row{r})
-	label := fmt.Sprintf("%s: %s at %s", r.Types(), r.Subject, shape(r.Record))
-	if p, known := r.PercentOfPeak(); known {
-		label += fmt.Sprintf(", %.0f %% of the peak", p)
+	kernel, _, n := onGPUs(r)
+	label := fmt.Sprintf("%s: %s at %s", r.Types(), kernel, shape(r.Record))
+	if n > 1 {
+		label += fmt.Sprintf(" on %d GPUs", n)
+	}
+	if copies(r) {
+		label += ", copies included"
+	}
+	if p, known := r.PercentOfPeak(); known { // of one GPU
+		label += fmt.Sprintf(", %.0f %% of the peak", p/float64(n))
 	}
 	return Tile{bench.Marked(digits(r.GFLOPS*factor), r.Uncertain()), unit, label}, true
+}
+
+// speedupTile states the speedup over one GPU of the largest product on the most GPUs.
+func (s *study) speedupTile([]row) (Tile, bool) {
+	for _, g := range byPlace(s, filter(s.rows, of(onGPU), not(isPeer))) {
+		if all := s.speedups(g.rows); len(all) > 0 {
+			x, r := bestSpeedup(all)
+			return Tile{x.text(r), "", fmt.Sprintf("the speed of one GPU on %d, for %s: an efficiency of %s", gpus(r), x.product,
+				percent(x.of(r)/float64(gpus(r))))}, true
+		}
+	}
+	return Tile{}, false
 }
 
 func (s *study) ratioTile(rows []row) (Tile, bool) {
@@ -57,7 +84,7 @@ func (s *study) ratioTile(rows []row) (Tile, bool) {
 		return Tile{}, false
 	}
 	x := &comparisons[strongest(comparisons)]
-	return Tile{bench.Marked(ratioText(x.mean()), len(x.ratios) == 1 && x.ratios[0].Uncertain()), "×",
+	return Tile{x.meanText(), "",
 		fmt.Sprintf("the speed of %s %s", s.peerName(x), x.scope())}, true
 }
 
@@ -76,7 +103,7 @@ func (s *study) crossoverTile(rows []row) (Tile, bool) {
 }
 
 func (s *study) gainTile(rows []row) (Tile, bool) {
-	rows = filter(rows, isSquare, not(isPeer))
+	rows = filter(rows, isSquare, not(isPeer), not(several))
 	if len(rows) == 0 {
 		return Tile{}, false
 	}
@@ -89,7 +116,7 @@ func (s *study) gainTile(rows []row) (Tile, bool) {
 	if slow.Subject == fast.Subject {
 		return Tile{}, false
 	}
-	return Tile{ratioText(slow.Seconds.Median / fast.Seconds.Median), "×",
+	return Tile{gain(slow, fast), "",
 		fmt.Sprintf("%s relative to %s at %d³", fast.Subject, slow.Subject, n)}, true
 }
 
@@ -100,11 +127,11 @@ func (s *study) countTile([]row) (Tile, bool) {
 	rows := largestShape(bySize(s.counted))
 	byBytes := func(a, b row) int { return cmp.Compare(a.Counts.LoadBytes, b.Counts.LoadBytes) }
 	most, least := slices.MaxFunc(rows, byBytes), slices.MinFunc(rows, byBytes)
-	if least.Counts.LoadBytes == 0 || most == least {
+	if least.Counts.LoadBytes == 0 || most.Subject == least.Subject {
 		return Tile{}, false
 	}
 	part := float64(most.Counts.LoadBytes) / float64(least.Counts.LoadBytes)
-	return Tile{digits(part), "×", fmt.Sprintf("as many bytes loaded by %s as by %s at %s", most.Subject, least.Subject,
+	return Tile{times(part), "", fmt.Sprintf("as many bytes loaded by %s as by %s at %s", most.Subject, least.Subject,
 		shape(least.Record))}, true
 }
 
@@ -133,8 +160,11 @@ func (s *study) timeTile(rows []row) (Tile, bool) {
 	if r.Record == nil {
 		return Tile{}, false
 	}
-	return Tile{bench.Duration(r.Seconds.Median), "", fmt.Sprintf("for %s by %s, ± %.1f %%", shape(r.Record), r.Subject,
-		50*r.Seconds.Spread)}, true
+	label := fmt.Sprintf("for %s by %s", shape(r.Record), r.Subject)
+	if r.Reps > 1 {
+		label += fmt.Sprintf(", ± %.1f %%", 50*r.Seconds.Spread)
+	}
+	return Tile{r.time(), "", label}, true
 }
 
 func (s *study) recordTile([]row) (Tile, bool) {
@@ -166,7 +196,7 @@ func (s *study) changeTiles() []Tile {
 	}
 	after := phrase.List(s.sources[1:])
 	return []Tile{
-		{ratioText(meanSpeed(all)), "×", fmt.Sprintf("speed of %s relative to %s: geometric mean of %s", after, s.sources[0],
+		{times(meanSpeed(all)), "", fmt.Sprintf("speed of %s relative to %s: geometric mean of %s", after, s.sources[0],
 			phrase.Count(len(all), "measurement"))},
 		{fmt.Sprint(faster), "", "faster, by more than chance"},
 		{fmt.Sprint(slower), "", "slower, by more than chance"},

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"tilework/internal/bench"
 	"tilework/internal/phrase"
 )
 
@@ -180,7 +179,7 @@ func (r timeCurves) answer() (sentence string, missing []string) {
 		return r.gain(), []string{"No GPU records: no crossover"}
 	case len(cpu) == 0:
 		end := gpu[len(gpu)-1]
-		sentence = fmt.Sprintf("At %s the GPU, %s, takes %s", shape(end.Record), how, bench.Duration(end.Seconds.Median))
+		sentence = fmt.Sprintf("At %s the GPU, %s, takes %s", shape(end.Record), how, end.time())
 		return sentence, []string{"No CPU records: no crossover"}
 	case len(r.copied) == 0:
 		missing = append(missing, "No GPU records with copies (bench --transfers): the crossover excludes copies")
@@ -188,7 +187,7 @@ func (r timeCurves) answer() (sentence string, missing []string) {
 	if last == 0 {
 		return "The CPU and the GPU have no timed size in common", missing
 	}
-	ratio := atSize(cpu, last).Seconds.Median / atSize(gpu, last).Seconds.Median
+	ratio := gain(atSize(cpu, last), atSize(gpu, last))
 	var overtaken, alsoOvertakes string
 	if at := r.crossingLoop(); at > 0 {
 		overtaken = fmt.Sprintf("the textbook loop at N ≈ %.0f and ", at)
@@ -197,13 +196,13 @@ func (r timeCurves) answer() (sentence string, missing []string) {
 	switch {
 	case at == 0:
 		sentence = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, at %s its speed", how, alsoOvertakes, who, last,
-			times(ratio))
+			ratio)
 	case math.IsInf(at, -1):
 		sentence = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how,
-			alsoOvertakes, who, last, times(ratio))
+			alsoOvertakes, who, last, ratio)
 	default:
 		sentence = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at,
-			last, times(ratio))
+			last, ratio)
 	}
 	return sentence, missing
 }
@@ -213,12 +212,12 @@ func (r timeCurves) gain() string {
 	for _, best := range slices.Backward(r.cpu) {
 		if l := atSize(r.loop, best.N); l.Record != nil {
 			return fmt.Sprintf("At %s, %s takes %s: it is %s as fast as the textbook loop", shape(best.Record), best.Subject,
-				bench.Duration(best.Seconds.Median), times(l.Seconds.Median/best.Seconds.Median))
+				best.time(), gain(l, best))
 		}
 	}
 	cpu, _, _, _ := r.compared()
 	end := cpu[len(cpu)-1]
-	return fmt.Sprintf("At %s, %s takes %s", shape(end.Record), end.Subject, bench.Duration(end.Seconds.Median))
+	return fmt.Sprintf("At %s, %s takes %s", shape(end.Record), end.Subject, end.time())
 }
 
 // atSize returns the row with that N. Its Record is nil if there is none.
