@@ -29,6 +29,7 @@ var formats = []Format{
 	{"json", "an array of records", writeJSON},
 	{"jsonl", "one record per line", writeJSONL},
 	{"csv", "all columns, for spreadsheets and plots", writeCSV},
+	{"csv-times", "CSV with the size and the seconds of each kernel", writeCSVTimes},
 	{"bench", "Go's benchmark format, for benchstat", writeBench},
 }
 
@@ -312,11 +313,14 @@ func benchName(r *Record) string {
 	return b.String()
 }
 
-// benchParts lists the parts of a benchmark name that are left out if they have their usual value.
-var benchParts = []struct {
+// benchPart is a setting in a benchmark name.
+type benchPart struct {
 	name, usual string
 	value       func(*Record) string
-}{
+}
+
+// benchParts lists the parts of a benchmark name that are left out if they have their usual value.
+var benchParts = []benchPart{
 	{"ld", "dense", func(r *Record) string {
 		if r.Dense() {
 			return "dense"

@@ -429,7 +429,7 @@ func TestWriteErrors(t *testing.T) {
 		}
 	}
 	if _, err := FindFormat("xml"); err == nil ||
-		err.Error() != `unknown format "xml": want one of table, json, jsonl, csv, bench` {
+		err.Error() != `unknown format "xml": want one of table, json, jsonl, csv, csv-times, bench` {
 		t.Errorf("unknown format: got error %v", err)
 	}
 }

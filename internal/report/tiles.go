@@ -32,8 +32,8 @@ func (s *study) tiles() []Tile {
 	return all
 }
 
-// mainRows returns the rows that the tiles describe: those of several GPUs if there are any, without
-// copies if possible. Otherwise it returns those of the main facet.
+// mainRows returns the rows that the tiles describe. If there are rows of several GPUs, it returns
+// them, without copies if possible. Otherwise it returns those of the main facet.
 func (s *study) mainRows() []row {
 	many := filter(s.rows, hasRate, several)
 	if len(filter(many, not(copies), not(isPeer))) > 0 {
