@@ -33,8 +33,8 @@ func reportCommand() *cobra.Command {
 		Long: `report reads records of bench (from bench -o, or bench --format jsonl or json) and writes one
 HTML file, which can be read without a network. The page begins with the most important
 figures and one chart. It continues with times and rates by size, the size from which the GPU
-is faster, the gain of each kernel over the previous one, the speed relative to each library,
-the roofline, and the cost of copies. With many shapes, such as those of bench --suite random, a
+is faster, the textbook's three charts, the gain of each kernel over the previous one, the speed
+relative to each library, the roofline, and the cost of copies. With many shapes, such as those of bench --suite random, a
 scatter shows the speed relative to the fastest library against the size of the product. Products
 that are neither square nor timed beside a library have a chart of their rates. Each
 chart has a one-sentence summary and a table, which is also available as CSV.

@@ -49,6 +49,7 @@ func always(text string) func(*study) string { return func(*study) string { retu
 var questions = []question{
 	{"change", "What changed", always("What became faster or slower, and is that more than chance?"), changes},
 	{"time", "Time", timeQuestion, timeCharts},
+	{"textbook", "The textbook's charts", always("How do the CPU, the simple kernels and a library compare?"), textbook},
 	{"ladder", "The ladder", always("What does each kernel gain over the previous one?"), ladders},
 	{"sizes", "Time by size", always("How does the time of each kernel grow with the size?"), sizeCharts},
 	{"rate", "Rate", always("How much of the device does each kernel use?"), rates},
