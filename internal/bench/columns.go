@@ -69,7 +69,12 @@ var columns = []column{
 	{"seconds_p90", func(r *Record) any { return r.Seconds.P90 }, "", nil},
 	{"seconds_max", func(r *Record) any { return r.Seconds.Max }, "", nil},
 	{"spread", func(r *Record) any { return r.Seconds.Spread }, "spread",
-		timed(func(r *Record) string { return fmt.Sprintf("%.1f%%", 100*r.Seconds.Spread) })},
+		timed(func(r *Record) string {
+			if r.Reps < 2 {
+				return "" // one timing has none
+			}
+			return fmt.Sprintf("%.1f%%", 100*r.Seconds.Spread)
+		})},
 	{"gflops", rate(func(r *Record) any { return r.GFLOPS }), "GFLOP/s", rateText},
 	{"gbytes_per_second", func(r *Record) any { return r.Bandwidth() / 1e9 }, "GB/s", timed(bandwidth)},
 	{"peak_gflops", rate(func(r *Record) any { return r.Peak }), "of peak", percentOfPeak},

@@ -80,9 +80,9 @@ func TestTable(t *testing.T) {
 	want := strings.TrimPrefix(`
 subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cache  reps  median   spread  GFLOP/s   of peak  error/bound  × openblas  note
 tile 8/x  cpu     float32           10×20×50                             2                   warm   3     2 µs?    120.0%  10?       50.0%    0.12         2.50
-openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs?    0.0%    4?                 0.12
+openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs?            4?                 0.12
 naive     cpu     float32           10×20×50                             2                                                                                             verification failed: off by "much"
-tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms?  0.0%    9.6e-07?           0.12
+tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms?          9.6e-07?           0.12
 subject  device  type     M×N×K     instructions  FLOP   issued  loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
 naive    emu     float32  10×20×50  700           20000  20200   78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
 `, "\n")

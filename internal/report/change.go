@@ -222,4 +222,12 @@ func spreadText(r row) string {
 	return fmt.Sprintf("%s ± %.1f %%", r.time(), 50*r.Seconds.Spread)
 }
 
+// spreadCell states the spread of the times. A single timing has none.
+func spreadCell(r row) Cell {
+	if r.Reps < 2 {
+		return textCell("")
+	}
+	return numberCell(percent(r.Seconds.Spread), 100*r.Seconds.Spread)
+}
+
 func timeCell(r row) Cell { return numberCell(spreadText(r), r.Seconds.Median) }

@@ -305,7 +305,7 @@ func (s *study) rateBars(g group, which string) *Chart {
 		row.End = ratesOf(row.Values)
 		c.Table.add(textCell(products.of(r, shape(r.Record))), textCell(s.label(r.Subject, r.source)),
 			rateCell(r, factor), peakCell(r), timeCell(r),
-			numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
+			spreadCell(r))
 	}
 	if n := len(drawing.Rows); n > maxRows {
 		slices.SortStableFunc(drawing.Rows, func(a, b Row) int { return cmp.Compare(b.Values[0].V, a.Values[0].V) })

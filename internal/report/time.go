@@ -102,7 +102,7 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 			curves = append(curves, curve{name: curveKinds[i].name, source: source, rows: rows})
 			for _, r := range rows {
 				c.Table.add(textCell(s.label(curveKinds[i].name, source)), sizeCell(r.N), textCell(r.Subject), timeCell(r),
-					numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread),
+					spreadCell(r),
 					numberCell(digits(r.GFLOPS), r.GFLOPS))
 			}
 		}

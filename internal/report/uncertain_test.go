@@ -43,6 +43,9 @@ func TestSingleTimings(t *testing.T) {
 		texts = append(texts, c.Answer)
 		for _, row := range c.Table.Rows {
 			for i, cell := range row {
+				if c.Table.Columns[i].Name == "spread" && cell.Text != "" {
+					t.Errorf("%s: a single timing has a spread of %s", c.ID, cell.Text)
+				}
 				if unit := c.Table.Columns[i].Unit; unit == "s" || unit == "×" &&
 					!strings.Contains(c.Table.Columns[i].Name, "percentile") {
 					texts = append(texts, cell.Text)
