@@ -14,6 +14,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
+	"tilework/internal/table"
 )
 
 // benchFlags are the flags of `tilework bench`.
@@ -63,7 +64,8 @@ cache, and GPU events measure the times. With --transfers the matrices are in ho
 the times include the copies to the GPU and back. An emulated GPU has no times: bench counts
 its instructions, operations, bytes, sectors and bank conflicts.
 
-Each preset is a series of measurements. Flags given with --preset replace those of the preset:
+Each preset is a series of measurements, whose table ends with a sentence on what they mean for
+this machine. Flags given with --preset replace those of the preset:
 ` + presetHelp() + `
 A part of a preset is skipped, with a message, if the machine lacks its device or library.
 ` + peerHelp() + `
@@ -74,8 +76,8 @@ records. It refuses a file from another machine or another version of tilework.`
 		Example: `  tilework bench --preset quick
   tilework bench --preset study -o study.jsonl && tilework report study.jsonl -o study.html
   tilework bench --sizes 64..1024x2 --peers all --threads 1
-  tilework bench --shapes 1x768x3072,7x513x1025 --dtypes float32,bfloat16 --cold
-  tilework bench --packed --peers reading --shapes 1x4096x4096,16x4096x4096 --dtypes float32,int8 --cold
+  tilework bench --shape 1x768x3072,7x513x1025 --dtypes float32,bfloat16 --cold
+  tilework bench --packed --peers reading --shape 1x4096x4096,16x4096x4096 --dtypes float32,int8 --cold
   tilework bench --kernels all --sizes 256 --format csv > bench.csv
   tilework bench --sizes 512 --format bench | benchstat /dev/stdin
   tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
@@ -84,7 +86,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --suite random --seed 7 --count 50 --dtypes bfloat16 --peers cublaslt
   tilework bench --suite random --seed 7 --count 20 --threads 1 --choice
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
-  tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
+  tilework bench --device gpu --groups 8 --shape 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
   tilework bench --device gpu --suite tensor --dtypes bfloat16 --row-invariant --peers default,cublaslt
   tilework bench --device gpu --transfers --sizes 64..8192x2
@@ -199,7 +201,13 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	if f.choice && format.Name == "table" {
 		return errors.Join(bench.WriteChoices(stdout, records, f.output.width(stdout)), failed)
 	}
-	return errors.Join(format.Write(stdout, records, f.output.width(stdout)), failed)
+	err = format.Write(stdout, records, f.output.width(stdout))
+	if err == nil && failed == nil && f.preset != "" && format.Name == "table" {
+		if sentence := meaning(records); sentence != "" {
+			_, err = fmt.Fprintln(stdout, "\n"+table.Fold(sentence, f.output.width(stdout)))
+		}
+	}
+	return errors.Join(err, failed)
 }
 
 // options returns the options that all devices share.

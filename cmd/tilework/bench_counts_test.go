@@ -48,7 +48,7 @@ func TestCountsOfEveryKernel(t *testing.T) {
 		{"e5m2", "all"},
 		{"float32", "mma-tf32,wgmma-tf32,wgmma-f32x3,skinny-tf32"},
 	} {
-		records := counted(t, "--kernels", kernels.names, "--dtypes", kernels.dtype, "--shapes", shape, "--transpose-b")
+		records := counted(t, "--kernels", kernels.names, "--dtypes", kernels.dtype, "--shape", shape, "--transpose-b")
 		if len(records) < 4 {
 			t.Errorf("%s: %d kernels", kernels.dtype, len(records))
 		}
@@ -70,7 +70,7 @@ func TestCountsOfEveryKernel(t *testing.T) {
 func TestIssuedOperations(t *testing.T) {
 	const m, n, k = 64, 64, 128
 	records := counted(t, "--kernels", "naive,tiled:16,blocked:64x64x8/8x4/4,mma",
-		"--dtypes", "float64,float16,bfloat16,int8", "--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
+		"--dtypes", "float64,float16,bfloat16,int8", "--shape", fmt.Sprintf("%dx%dx%d", m, n, k))
 	if len(records) != 16 {
 		t.Errorf("%d records, want 16", len(records))
 	}
@@ -140,7 +140,7 @@ func TestCountsOfRandomProducts(t *testing.T) {
 	types := []string{"float32", "float64", "float16", "bfloat16", "int8", "e4m3", "e5m2"}
 	for range testkit.Cases(4, 12) {
 		shape := fmt.Sprintf("%dx%dx%d", 1+r.IntN(90), 1+r.IntN(90), 1+r.IntN(90))
-		args := []string{"--kernels", "all", "--dtypes", types[r.IntN(len(types))], "--shapes", shape}
+		args := []string{"--kernels", "all", "--dtypes", types[r.IntN(len(types))], "--shape", shape}
 		for _, flags := range [][]string{
 			{"--transpose-a=false", "--transpose-a"}, {"--transpose-b=false", "--transpose-b"},
 			{"--batch=1", "--batch=3", "--epilogue=residual"},

@@ -144,7 +144,7 @@ func (f *benchFlags) unfold(p preset, given *pflag.FlagSet) ([]*benchFlags, erro
 }
 
 // shapeFlags name the shapes to multiply. Any of them replaces all of a preset.
-var shapeFlags = []string{"sizes", "shapes", "suite"}
+var shapeFlags = []string{"sizes", "shape", "suite"}
 
 // override sets the flags in fl to the given values.
 func override(fl, given *pflag.FlagSet) (err error) {

@@ -67,7 +67,7 @@ func TestPresetOverrides(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, v := range []struct{ args, want string }{
 		// t4 has no mma and no wgmma
-		{"--preset study --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 " +
+		{"--preset study --device emu:t4 --shape 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 " +
 			"8x9x10, emu:t4 blocked 8x9x10"},
 		{"--preset quick --device emu --kernels naive --sizes 5", "emu naive 5x5x5"},
 		{"--preset study --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
@@ -269,13 +269,13 @@ func TestBenchErrors(t *testing.T) {
 		"--peers openblsa":                     `--peers: unknown peer "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000": "out of memory: the matrices to measure 1000000×1000000 · " +
 			"1000000×1000000 float32 need 14901.2 GiB, and this machine has",
-		"--sizes 8,99999999999":                  "--sizes 99999999999: shapes do not fit: A of 99999999999×99999999999",
-		"--shapes 1x8x8,9999999999x8x9999999999": "--shapes 9999999999x8x9999999999: shapes do not fit",
-		"--device emu --sizes 99999999999":       "--sizes 99999999999: shapes do not fit",
-		"--device emu --cold":                    "--cold: an emulated GPU has no caches",
-		"--device emu --transfers":               "--transfers: emu has no copies to time",
-		"--peers mkl --peer-path mkl=no.so":      "no.so",
-		"--preset quick --sizes 0":               "--sizes",
+		"--sizes 8,99999999999":                 "--sizes 99999999999: shapes do not fit: A of 99999999999×99999999999",
+		"--shape 1x8x8,9999999999x8x9999999999": "--shape 9999999999x8x9999999999: shapes do not fit",
+		"--device emu --sizes 99999999999":      "--sizes 99999999999: shapes do not fit",
+		"--device emu --cold":                   "--cold: an emulated GPU has no caches",
+		"--device emu --transfers":              "--transfers: emu has no copies to time",
+		"--peers mkl --peer-path mkl=no.so":     "no.so",
+		"--preset quick --sizes 0":              "--sizes",
 	} {
 		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {

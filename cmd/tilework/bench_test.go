@@ -20,7 +20,7 @@ func TestBenchFormats(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, format := range bench.Formats() {
 		file := format.Name + ".jsonl"
-		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shapes", "2x3x4", "--kernels", "loop,portable",
+		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shape", "2x3x4", "--kernels", "loop,portable",
 			"--dtypes", "float32,int8", "--threads", "1", "--min-time", "1ms", "--format", format.Name, "-o", file)
 		if code != 0 || !strings.Contains(stdout, "portable") {
 			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
@@ -81,7 +81,7 @@ func TestBenchOnGPU(t *testing.T) {
 		{"--transfers --peers all", "tiled", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
 		}},
-		{"--shapes 40x50x11 --transfers --gpu-memory 64KB,3KB --kernels naive", "naive naive@64KB naive@3KB",
+		{"--shape 40x50x11 --transfers --gpu-memory 64KB,3KB --kernels naive", "naive naive@64KB naive@3KB",
 			func(r bench.Record) bool {
 				return r.Steps == nil && r.PredictedSeconds > 0 &&
 					strings.Contains(r.Detail, "blocks of C") == (r.Subject == "naive@3KB")
@@ -109,7 +109,7 @@ func TestBenchOnGPU(t *testing.T) {
 		{"--groups 2", "tiled", func(r bench.Record) bool { return slices.Equal(r.Groups, []int{4, 5}) }},
 		{"--peers all", "tiled", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "tiled f32 NN") }},
 	} {
-		args := append([]string{"bench", "--device", "gpu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms",
+		args := append([]string{"bench", "--device", "gpu", "--shape", "9x10x11", "--min-time", "1ms", "--warmup", "1ms",
 			"-o", "r.jsonl"}, strings.Fields(test.args)...)
 		stdout, stderr, code := run(t.Context(), args...)
 		if code != 0 {
@@ -276,7 +276,7 @@ func TestBenchBesideCUDA(t *testing.T) {
 		"../../docs/results/reference/ladder.cu").CombinedOutput(); err != nil {
 		t.Fatalf("nvcc: %v\n%s", err, out)
 	}
-	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time",
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shape", "36x44x20,132x136x24", "--min-time",
 		"1ms", "--format", "csv",
 		"--kernels", "naive,tiled:16,tiled:32,blocked", "--peer-path", "cuda="+ladder,
 		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,"+
@@ -301,7 +301,7 @@ func TestBenchInterrupted(t *testing.T) {
 // "reading" that computes nothing, and that it is refused on a GPU.
 func TestBenchPacked(t *testing.T) {
 	t.Chdir(t.TempDir())
-	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shapes", "3x192x96",
+	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shape", "3x192x96",
 		"--kernels", "portable",
 		"--dtypes", "float32,bfloat16,int8", "--cold", "--threads", "1", "--min-time", "1ms", "--max-time", "20ms", "-o",
 		"r.jsonl")
@@ -329,7 +329,7 @@ func TestBenchPacked(t *testing.T) {
 func TestBenchChoice(t *testing.T) {
 	t.Chdir(t.TempDir())
 	emulatedGPU(t)
-	args := []string{"bench", "--device", "gpu", "--choice", "--shapes", "40x9x70", "--min-time", "1us", "--max-time",
+	args := []string{"bench", "--device", "gpu", "--choice", "--shape", "40x9x70", "--min-time", "1us", "--max-time",
 		"1us",
 		"--warmup", "1us"}
 	stdout, stderr, code := run(t.Context(), append(args, "-o", "r.jsonl")...)
@@ -414,7 +414,7 @@ func TestBenchRowInvariant(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, device := range []string{"cpu", "emu"} {
 		file := device + ".jsonl"
-		args := []string{"bench", "--device", device, "--shapes", "1x40x3000", "--threads", "1",
+		args := []string{"bench", "--device", device, "--shape", "1x40x3000", "--threads", "1",
 			"--min-time", "1ms", "--peers", "default", "-o", file}
 		_, stderr, code := run(t.Context(), append(args, "--row-invariant")...)
 		records := readRecords(t, file)

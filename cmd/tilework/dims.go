@@ -18,10 +18,9 @@ type dims struct {
 
 // The dimensions that flags and arguments take.
 var (
-	blockDims   = dims{[]int{1, 2, 3}, "16, 16x16 or 4x4x2"}
-	arrayDims   = dims{[]int{1, 2, 3, 4, 5}, "1000, 64x32 or 4x64x32"}
-	matrixDims  = dims{[]int{2}, "64x32"}
-	productDims = dims{[]int{1, 3}, "1024x512x256, or 1024 for three equal sizes"}
+	blockDims  = dims{[]int{1, 2, 3}, "16, 16x16 or 4x4x2"}
+	arrayDims  = dims{[]int{1, 2, 3, 4, 5}, "1000, 64x32 or 4x64x32"}
+	matrixDims = dims{[]int{2}, "64x32"}
 )
 
 // parse parses dimensions of 1 or more that are joined by x or commas: "16x16" or "16,16".

@@ -20,8 +20,6 @@ func TestDims(t *testing.T) {
 		{blockDims, "4,2,1", []int{4, 2, 1}},
 		{matrixDims, "64x32", []int{64, 32}},
 		{matrixDims, "64,32", []int{64, 32}},
-		{productDims, "64", []int{64}},
-		{productDims, "64,32,16", []int{64, 32, 16}},
 	} {
 		if got, err := c.kind.parse(c.text); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %v, want %v", c.text, got, err, c.want)
@@ -35,7 +33,7 @@ func TestDims(t *testing.T) {
 		{blockDims, "1x1x1x1"}, {blockDims, "0"},
 		{blockDims, "-1"}, {blockDims, "+1"}, {blockDims, "1.5"}, {blockDims, "16 x 16"}, {blockDims, "2147483648"},
 		{blockDims, "sixteen"},
-		{matrixDims, "64"}, {matrixDims, "64x32x16"}, {productDims, "64x32"},
+		{matrixDims, "64"}, {matrixDims, "64x32x16"},
 	} {
 		got, err := c.kind.parse(c.text)
 		if err == nil || !strings.HasPrefix(err.Error(), c.text+": ") ||
@@ -45,12 +43,11 @@ func TestDims(t *testing.T) {
 	}
 }
 
-// TestDimensionsInEachCommand checks that occupancy, emulate and explain accept both separators.
+// TestDimensionsInEachCommand checks that occupancy and emulate accept both separators.
 func TestDimensionsInEachCommand(t *testing.T) {
 	nvccFolder(t)
 	for _, c := range []struct{ args, dims string }{
 		{"occupancy --gpu t4 --threads ", "16x16"},
-		{"explain tiled --tile 4 --shape ", "8x8x8"},
 		{"emulate matmul.ptx --entry " + tiledEntry + " --force --block 16,16 --arg a.npy --arg b.npy --arg " +
 			"out:f32:48,48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --grid ", "3x3"},
 		{"emulate matmul.ptx --entry " + tiledEntry + " --force --grid 3x3 --arg a.npy --arg b.npy --arg " +

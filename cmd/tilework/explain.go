@@ -61,7 +61,8 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.shape, "shape", "", "the shape `MxNxK` of the product (default: 1024x1024x1024, for --trace 4x4x4)")
+	shapeFlag(c, &f.shape,
+		"the `SHAPE` MxNxK of the product, or N for three equal sizes (default: 1024x1024x1024, for --trace 4x4x4)")
 	fl.StringVar(&f.gpu, "gpu", "h200", "a `GPU` or an architecture: "+strings.Join(model.LookupNames(), ", "))
 	fl.StringVar(&f.tile, "tile", "",
 		"the kernel's `TILE`, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for "+
@@ -178,13 +179,12 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	case shape == "":
 		shape = "1024x1024x1024"
 	}
-	sides, err := productDims.parse(shape)
+	shapes, err := bench.ParseShapes(shape)
 	if err != nil {
-		return nil, fmt.Errorf("--shape %w", err)
+		return nil, fmt.Errorf("--shape: %w", err)
 	}
-	size := bench.Cube(sides[0])
-	if len(sides) == 3 {
-		size = bench.Shape{M: sides[0], N: sides[1], K: sides[2]}
+	if len(shapes) != 1 {
+		return nil, fmt.Errorf("--shape %s: found %d shapes, want one, such as 1024x512x256", shape, len(shapes))
 	}
 	in, err := dtype.Parse(f.dtype)
 	if err != nil {
@@ -194,7 +194,7 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	if r := in.Info().Results; len(r) > 0 {
 		out = r[0]
 	}
-	p, err := (&bench.Sample{Shape: size, TransA: f.transA, TransB: f.transB}).Problem(in, out)
+	p, err := (&bench.Sample{Shape: shapes[0], TransA: f.transA, TransB: f.transB}).Problem(in, out)
 	if err != nil {
 		return nil, err
 	}

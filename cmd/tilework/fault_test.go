@@ -39,8 +39,8 @@ func TestEveryDeviceCallFails(t *testing.T) {
 		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100,
 			3, 2},
 		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
-		{"bench --device gpu --shapes 3x4x5 --kernels naive --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
-		{"bench --device gpu --shapes 3x4x5 --transfers --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
+		{"bench --device gpu --shape 3x4x5 --kernels naive --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
+		{"bench --device gpu --shape 3x4x5 --transfers --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"selftest --device emu --kernels naive:16 --full --cases 1 --seed 1", 10, 1, 1},
 	} {
 		kinds := []struct {
@@ -109,7 +109,7 @@ func TestCancelAnywhere(t *testing.T) {
 		"bench --sizes 4 --kernels loop --min-time 1us --max-time 1us --warmup 1us",
 		"bench --device emu --kernels naive --sizes 4 --min-time 1us --max-time 1us --warmup 1us",
 		"selftest --device emu --kernels naive:16 --full --cases 1 --seed 1",
-		"tune --shapes 3x4x5 --time 2ms",
+		"tune --shape 3x4x5 --time 2ms",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {
 			t.Fatalf("%s: exit code %d, %q", args, code, stderr)

@@ -72,6 +72,18 @@ func exclusive(c *cobra.Command, one, other string) {
 	}
 }
 
+// shapeFlag adds the flag --shape to c. --shapes is the same flag.
+func shapeFlag(c *cobra.Command, shapes *string, usage string) {
+	fl := c.Flags()
+	fl.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "shapes" {
+			name = "shape"
+		}
+		return pflag.NormalizedName(name)
+	})
+	fl.StringVar(shapes, "shape", "", usage)
+}
+
 // formatFlag adds the flag --format to c. The first format is the default.
 func formatFlag(c *cobra.Command, format *string, formats ...string) {
 	c.Flags().StringVar(format, "format", formats[0], "the output `FORMAT`: "+strings.Join(formats, ", "))

@@ -24,7 +24,7 @@ type productFlags struct {
 func (f *productFlags) declare(c *cobra.Command, usual string, suites []string) {
 	fl := c.Flags()
 	fl.StringVar(&f.sizes, "sizes", "", "`SIZES` N of square products: 64,256 or 64..1024x2 or 64..512+64"+usual)
-	fl.StringVar(&f.shapes, "shapes", "", "`SHAPES` MxNxK: 1x768x3072,64x64x512")
+	shapeFlag(c, &f.shapes, "`SHAPES` MxNxK, or N for three equal sizes: 1x768x3072,64x64x512")
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element `TYPES` of A and B")
 	complete(c, "dtypes", productTypes()...)
 	if suites == nil {
@@ -68,12 +68,12 @@ func (f *productFlags) samples(sizes string, draw bench.Draw) (all []bench.Sampl
 	if f.shapes != "" {
 		shapes, err := bench.ParseShapes(f.shapes)
 		if err != nil {
-			return nil, fmt.Errorf("--shapes: %w", err)
+			return nil, fmt.Errorf("--shape: %w", err)
 		}
 		for _, shape := range shapes {
 			s := bench.Sample{Shape: shape}
 			if err := f.check(s); err != nil {
-				return nil, fmt.Errorf("--shapes %dx%dx%d: %w", s.M, s.N, s.K, err)
+				return nil, fmt.Errorf("--shape %dx%dx%d: %w", s.M, s.N, s.K, err)
 			}
 			all = append(all, s)
 		}

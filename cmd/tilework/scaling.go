@@ -55,7 +55,7 @@ The default of --peer was measured between two H200s, for GPUs with the same lin
 --network is 92 %% of a network adapter of 400 Gb/s for each GPU, which was not measured.`, scalingUnit),
 		Example: `  tilework scaling --sizes 8192,16384,32768 --gpus 1,2,4,8
   tilework scaling --dtypes bfloat16,float32 --hosts 1..128x2 --efficiency 85%
-  tilework scaling --shapes 4096x14336x4096 --dtypes bfloat16 --hosts 2 --network 23`,
+  tilework scaling --shape 4096x14336x4096 --dtypes bfloat16 --hosts 2 --network 23`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
 	}
@@ -124,7 +124,7 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 	case !isRate(f.network):
 		return fmt.Errorf("--network %v: want 0.001 to 1000000 GB/s", f.network)
 	case f.efficiency != "" && f.given():
-		return fmt.Errorf("--efficiency finds the size: want no --sizes and no --shapes")
+		return fmt.Errorf("--efficiency finds the size: want no --sizes and no --shape")
 	case f.efficiency != "":
 		least, ok := parsePercent(f.efficiency)
 		if !ok || !(least > 0 && least <= 1) {

@@ -54,7 +54,7 @@ on the number of threads.
 
 The choices are stored in the user's cache directory, or in the directory ` + cache.EnvVar + `.
 After Ctrl-C, the choices found so far stay.`,
-		Example: `  tilework tune --shapes 4096x4096x4096,1x4096x4096 --device gpu --time 30s
+		Example: `  tilework tune --shape 4096x4096x4096,1x4096x4096 --device gpu --time 30s
   tilework tune --sizes 64..1024x2 --dtypes float32,float64
   tilework tune --suite fp32 --device gpu --exhaustive --time 30s
   tilework tune --show
@@ -89,7 +89,7 @@ func tunableSuites() []string {
 func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
 	case (f.show || f.clear) && f.given():
-		return fmt.Errorf("--show and --clear apply to all products: want them without --sizes, --shapes and --suite")
+		return fmt.Errorf("--show and --clear apply to all products: want them without --sizes, --shape and --suite")
 	case f.show:
 		return f.list(stdout, stderr)
 	case f.clear:
@@ -99,7 +99,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return err
 	case !f.given():
-		return fmt.Errorf("no product: want --shapes MxNxK, --sizes N or --suite NAME (see tilework tune --help)")
+		return fmt.Errorf("no product: want --shape MxNxK, --sizes N or --suite NAME (see tilework tune --help)")
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: want more than 0", f.time)
 	}

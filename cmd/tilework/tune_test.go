@@ -19,7 +19,7 @@ import (
 func TestTune(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
-	stdout, stderr, code := run(t.Context(), "tune", "--shapes", "3x5x4,9x9x200", "--dtypes", "float64", "--time", "50ms",
+	stdout, stderr, code := run(t.Context(), "tune", "--shape", "3x5x4,9x9x200", "--dtypes", "float64", "--time", "50ms",
 		"--format", "json", "--verbose")
 	var outcomes []tune.Outcome
 	if err := json.Unmarshal([]byte(stdout), &outcomes); err != nil || code != 0 || len(outcomes) != 2 {
@@ -86,16 +86,16 @@ func TestTuneErrors(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"", "no product: want --shapes MxNxK", 2},
-		{"--shapes 8x8x8 --device emu", "an emulated GPU has no times", 2},
-		{"--shapes 8x8x8 --device auto", "want a certain device", 2},
-		{"--shapes 8x8x8 --device tpu", `unknown device "tpu"`, 2},
-		{"--shapes 8x8", `shape "8x8"`, 2},
-		{"--shapes 8x8x8 --dtypes float12", "--dtypes: ", 2},
-		{"--shapes 8x8x8 --time 0s", "--time 0s: want more than 0", 2},
-		{"--shapes 8x8x8 --threads -2", "--threads: not supported: -2 threads", 2},
+		{"", "no product: want --shape MxNxK", 2},
+		{"--shape 8x8x8 --device emu", "an emulated GPU has no times", 2},
+		{"--shape 8x8x8 --device auto", "want a certain device", 2},
+		{"--shape 8x8x8 --device tpu", `unknown device "tpu"`, 2},
+		{"--shape 8x8", `shape "8x8"`, 2},
+		{"--shape 8x8x8 --dtypes float12", "--dtypes: ", 2},
+		{"--shape 8x8x8 --time 0s", "--time 0s: want more than 0", 2},
+		{"--shape 8x8x8 --threads -2", "--threads: not supported: -2 threads", 2},
 		{"--suite nosuch", `--suite: unknown suite "nosuch": want one of ` + strings.Join(tunableSuites(), ", "), 2},
-		{"--show --shapes 8x8x8", "--show and --clear apply to all products", 2},
+		{"--show --shape 8x8x8", "--show and --clear apply to all products", 2},
 		{"--show --clear", "--show and --clear exclude each other", 2},
 		{"8x8x8", `unexpected argument "8x8x8"`, 2},
 	} {

@@ -2,7 +2,7 @@
 // batch, only the inputs are copied to the GPU and the answers back.
 //
 //	go run ./examples/resident                # on the first GPU
-//	go run ./examples/resident -device emu    # on an emulated GPU
+//	go run ./examples/resident -device emu    # without a GPU: on an emulated one
 //
 // The network computes the quadrant of each point.
 package main
@@ -18,6 +18,9 @@ import (
 
 	"tilework"
 )
+
+// emulator is the device that every machine has.
+const emulator = "emu"
 
 func main() {
 	device := flag.String("device", "gpu", "device of the network: gpu, gpu:N, several as gpu:N,N, or emu, emu:MODEL")
@@ -76,6 +79,10 @@ func (n network) forward(
 
 func run(ctx context.Context, device string, out io.Writer) (err error) {
 	dev, err := tilework.Open(device)
+	if errors.Is(err, tilework.ErrNoDevice) && device != emulator {
+		return fmt.Errorf("%w\nwithout a GPU, run it on an emulated one: go run ./examples/resident -device %s", err,
+			emulator)
+	}
 	if err != nil {
 		return err
 	}

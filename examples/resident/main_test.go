@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"strings"
+	"testing"
 )
 
 func Example() {
@@ -16,4 +19,12 @@ func Example() {
 	// (-5, -1) is in quadrant 3
 	// (2, -2) is in quadrant 4
 	// (0.5, 0.25) is in quadrant 1
+}
+
+// TestWithoutGPU checks that the error on a machine without a GPU names the command that works.
+func TestWithoutGPU(t *testing.T) {
+	err := run(t.Context(), "gpu:99", io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "go run ./examples/resident -device emu") {
+		t.Errorf("got error %v, want one that names the emulated GPU", err)
+	}
 }
