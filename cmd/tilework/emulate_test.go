@@ -188,7 +188,7 @@ func TestEmulateErrors(t *testing.T) {
 		{tiled + "--arg struct:u32:1,tensor:8x8:0:a.npy", "field tensor:8x8:0:a.npy: want a number"},
 		{tiled + "--arg out:f32:4x4", "want out:TYPE:MxN:FILE"},
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
-		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
+		{tiled + "--arg out:f32:4x4:c.py", `extension ".py"`},
 		{tiled + "--arg none.npy", "none.npy: no such file"},
 		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force",
 			"--arg out:f32:48x48:./a.npy (argument 3): argument 1 has the same file, want another"},
