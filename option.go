@@ -174,9 +174,9 @@ func WithVerify(within ...float64) Option {
 }
 
 // WithProgress calls f with the amount of work done and the total, at most ten times per second,
-// and at last when all is done. f runs on the goroutine that called [Gemm]. The CPU and emulated GPUs
-// call it, but not for products of matrices on a device, and not for equal products of a batch that
-// an emulated GPU computes in one launch.
+// and at last when all is done. f runs on the goroutine that called [Gemm]. The CPU and emulated
+// GPUs call it, but not for products of matrices on a device, and not for equal products of a batch
+// that an emulated GPU computes in one launch.
 func WithProgress(f func(done, total int64)) Option {
 	return func(c *config) { c.progress = f }
 }

@@ -368,7 +368,10 @@ func TestSelftestProcessesInterrupted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	original := selfCommand
 	defer func() { selfCommand = original }()
-	const exact, bound = `{"kernel": "loop", "check": "exact", "cases": 7}`, `{"kernel": "loop", "check": "bound", "cases": 5}`
+	const (
+		exact = `{"kernel": "loop", "check": "exact", "cases": 7}`
+		bound = `{"kernel": "loop", "check": "bound", "cases": 5}`
+	)
 	parts := map[string]string{"1/3": "[" + exact + "]", "2/3": "[" + exact + "," + bound + "]", "3/3": ""}
 	selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestPart$")
@@ -383,7 +386,8 @@ func TestSelftestProcessesInterrupted(t *testing.T) {
 		cancel()
 	}()
 	stdout, stderr, code := run(ctx, "selftest", "--kernels", "loop", "--processes", "3", "--format", "csv")
-	if code != exitInterrupted || !strings.Contains(stdout, "\nloop,exact,14,") || !strings.Contains(stdout, "\nloop,bound,5,") {
+	if code != exitInterrupted || !strings.Contains(stdout, "\nloop,exact,14,") ||
+		!strings.Contains(stdout, "\nloop,bound,5,") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	cancel()

@@ -8,9 +8,9 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestProgress checks on the CPU and on emulated GPUs, with a clock that advances by a step each time
-// it is read, that the progress increases, is reported at most ten times in any second, and at last,
-// once, when all is done. The plan runs twice.
+// TestProgress checks on the CPU and on emulated GPUs, with a clock that advances by a step each
+// time it is read, that the progress increases, is reported at most ten times in any second, and at
+// last, once, when all is done. The plan runs twice.
 func TestProgress(t *testing.T) {
 	defer func() { now = time.Now }()
 	for _, step := range []time.Duration{0, time.Microsecond, 10 * time.Millisecond, time.Second} {

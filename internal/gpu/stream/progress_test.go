@@ -42,7 +42,7 @@ func TestRunReported(t *testing.T) {
 		}
 		var reports, last int64
 		var ended atomic.Bool
-		err, thrown := caught(func() error {
+		thrown, err := caught(func() error {
 			return RunReported(t.Context(), []*Plan{pl}, func(done, total int64) {
 				if reports++; reports == 1 {
 					defer close(reported)
@@ -81,10 +81,10 @@ func (o startObserver) Block(b *ptxemu.BlockInfo) *ptxemu.Hooks {
 	return nil
 }
 
-// caught returns the results of f, or the value of its panic.
-func caught(f func() error) (err error, thrown any) {
+// caught returns the value of f's panic, or the error of f.
+func caught(f func() error) (thrown any, err error) {
 	defer func() { thrown = recover() }()
-	return f(), nil
+	return nil, f()
 }
 
 // TestRunReportedFails checks that a failed run reports no end, and that the error is that of run.

@@ -24,6 +24,9 @@ func TestProduct(t *testing.T) {
 	d := devicetest.Checked(t, check.Options{Only: checkers})
 	s.Backend = exec.New(d)
 	for _, typ := range dtype.All() {
+		if typ == dtype.U8 {
+			continue // such operands are checked on the host
+		}
 		for _, size := range [][2]int{
 			{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {5, 260}, {33, 512}, {2, 1000}, {0, 5}, {5, 0},
 		} {
