@@ -57,7 +57,9 @@ type blocked[T scalar] struct {
 	halves       bool
 	// halfKernel multiplies by panels of 16-bit elements. It is set if the kernel has one and if
 	// widening each panel first would take longer, because there are few rows.
-	halfKernel func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
+	halfKernel asm.Packed[T]
+	// height is the number of rows of a tile, and of a panel of A: MR, or those of halfKernel.
+	height int
 
 	threads int
 	grid    grid
@@ -77,6 +79,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 		packsA:  pl.method.packsA,
 		scratch: p.Out() != dtype.Of[T](),
 		threads: pl.Threads,
+		height:  mk.MR,
 	}
 	if !p.ReadsAB() {
 		d.k, d.alpha = 0, 0
@@ -93,8 +96,11 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	d.copies = packed == nil && mk.canCopy(p) &&
 		(d.threads == 1 || d.m <= copiedBlocks*d.mc && d.n >= d.threads*max(d.m/2, mk.NR))
 	d.keeps = d.threads == 1 && d.m > d.mc
+	if packed != nil && len(packed.data) > 0 {
+		d.usePacked(p, packed)
+	}
 	ms, ns := d.blocks()
-	d.ms = equalParts(d.m, ms, mk.MR)
+	d.ms = equalParts(d.m, ms, d.height)
 	d.ns = equalParts(d.n, ns, mk.NR)
 	if d.scratch {
 		d.ldc = d.ns + dtype.Of[T]().Elements(cacheLine) // not a power of two, to avoid set conflicts
@@ -103,28 +109,30 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	}
 	d.nonTemporal = mk.passesCache(p, algoBlocked) && !d.epilogue.needed && d.onTile == nil && !d.scratch &&
 		isLineAligned(d.c, d.ldc)
-	if packed != nil && len(packed.data) > 0 {
-		d.usePacked(p, packed)
-	}
 	if d.grid = (grid{1, d.threads}); !d.copies {
-		d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), mk.MR), mk.MR, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
+		d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), d.height), d.height, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	}
 	return d
 }
+
+// columnsPerRow is the least number of columns of a block of B for each row of A if each block packs
+// A again. Packing A then takes at most an eighth of the time of packing B.
+const columnsPerRow = 8
 
 // blocks returns the largest block sizes to pack at a time. A block that is soon done with is
 // packed in parts that stay in L2 until they are multiplied: B for few rows, A for few columns or,
 // on a single thread, always. L2 is assumed to hold two blocks of A.
 func (d *blocked[T]) blocks() (ms, ns int) {
 	ms, ns = d.microKernel.ms, d.microKernel.ns
+	few, again := 2*d.mc-d.m, d.scratch && d.k > d.kc // whether each block of columns packs A again
+	if d.m <= d.mc && !d.copies && d.packedB == nil && (!again || columnsPerRow*d.m <= few) {
+		ns = min(ns, d.threads*few)
+	}
 	if d.scratch {
 		if d.k <= d.kc { // no sums wait in scratch memory for the next block of K, so L2 holds them all
 			ms = min(ms, d.threads*d.mc)
 		}
 		return min(ms, 1024), ns
-	}
-	if d.m <= d.mc && !d.copies {
-		ns = min(ns, d.threads*(2*d.mc-d.m))
 	}
 	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
 		ms = min(ms, d.threads*d.mc)
@@ -274,7 +282,7 @@ func (d *blocked[T]) enter(phase, worker int) (tasks int) {
 		return d.threads * w.perQueue
 	}
 	if d.packsA && !(same && down == 1 && col > 0) {
-		w.a = d.panels(&d.a, ceilDiv(w.rows, d.MR), w.deep, 0)
+		w.a = d.panels(&d.a, ceilDiv(w.rows, d.height), w.deep, 0)
 	}
 	if d.packedB == nil && !d.copies && !(same && row > 0) {
 		w.b = d.panels(&d.b, ceilDiv(w.cols, d.NR), w.deep, d.headerRows())
@@ -310,15 +318,15 @@ const (
 // taskTile chooses the tile of C that one task computes. A queue has at least four tasks, so that
 // other workers can steal some. Consecutive tasks are side by side and use the same rows of A.
 func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
-	rows := ceilDiv(ceilDiv(w.rows, d.MR), d.grid.down) * d.MR
+	rows := ceilDiv(ceilDiv(w.rows, d.height), d.grid.down) * d.height
 	cols := ceilDiv(ceilDiv(w.cols, d.NR), d.grid.across) * d.NR
 	deep := max(w.deep, 1)
-	mc = equalParts(rows, d.mc, d.MR)
+	mc = equalParts(rows, d.mc, d.height)
 	work := maxTaskOps
 	if d.threads > 1 {
 		work = min(work, max(minTaskOps, rows*cols*deep/4))
 		if mc*d.NR*deep > work && rows*cols < 4*mc*d.NR {
-			mc = equalParts(mc, work/(d.NR*deep), d.MR)
+			mc = equalParts(mc, work/(d.NR*deep), d.height)
 		}
 	}
 	if d.copies && !d.keeps {
@@ -337,14 +345,14 @@ func (d *blocked[T]) do(task, worker int) {
 		if task < w.b.perQueue {
 			d.pack(d.bPack, &d.b, d.NR, w.j0, w.cols, w.b, queue, task, w, worker)
 		} else {
-			d.pack(d.aPack, &d.a, d.MR, w.i0, w.rows, w.a, queue, task-w.b.perQueue, w, worker)
+			d.pack(d.aPack, &d.a, d.height, w.i0, w.rows, w.a, queue, task-w.b.perQueue, w, worker)
 		}
 		return
 	}
 	queue, task := task/w.perQueue, task%w.perQueue
-	i, iEnd := part(ceilDiv(w.rows, d.MR), queue%d.grid.down, d.grid.down)
+	i, iEnd := part(ceilDiv(w.rows, d.height), queue%d.grid.down, d.grid.down)
 	j, jEnd := part(ceilDiv(w.cols, d.NR), queue/d.grid.down, d.grid.across)
-	i, iEnd = i*d.MR+task/w.tilesAcross*w.mc, min(iEnd*d.MR, w.rows)
+	i, iEnd = i*d.height+task/w.tilesAcross*w.mc, min(iEnd*d.height, w.rows)
 	j, jEnd = j*d.NR+task%w.tilesAcross*w.nc, min(jEnd*d.NR, w.cols)
 	if i < iEnd && j < jEnd {
 		d.compute(w, i, j, min(w.mc, iEnd-i), min(w.nc, jEnd-j), worker)
@@ -388,7 +396,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 		fetched = k / asm.DirectAhead * line
 	}
 	copies := w.copies && i == 0
-	first, high := d.MR, d.MR // rows that the first call computes, and each further one
+	first, high := d.height, d.height // rows that the first call computes, and each further one
 	switch {
 	case d.Block > 0:
 		high = epilogueCols / d.MR * d.MR
@@ -418,7 +426,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 				d.epilogue.prefetch(w.i0+i+ir, w.j0+j+jr, m, cols)
 			}
 			a, rsa, csa := d.rowsOfA(w, i+ir)
-			next := &ahead[min(ir/d.MR*fetched, len(ahead)-1)]
+			next := &ahead[min(ir/d.height*fetched, len(ahead)-1)]
 			streams := d.nonTemporal && m == d.MR && cols == d.NR
 			switch {
 			case d.halfKernel != nil:
@@ -475,36 +483,10 @@ func (d *blocked[T]) complete(sums []T, i, j, rows, cols, worker int) {
 // along K.
 func (d *blocked[T]) rowsOfA(w *phaseState, i int) (a *T, rsa, csa int) {
 	if d.packsA {
-		return &d.aPack[i*w.deep], 1, d.MR
+		return &d.aPack[i*w.deep], 1, d.height
 	}
 	return &d.a.data[d.a.index(w.i0+i, w.p0)], d.a.ld, 1
 }
-
-// grid divides C into down×across parts, one for each thread. Parts are numbered down the columns,
-// so that neighbouring threads use, and pack, the same columns of B.
-type grid struct{ down, across int }
-
-// newGrid returns the best grid for a C of rows×cols tiles of mr×nr. The cost of a part is its
-// multiply-adds (the product of its sides) plus its reads of A and B (their sum).
-func newGrid(threads, rows, mr, cols, nr int) (best grid) {
-	// Fetching an element that another core packed takes as long as about 24 multiply-adds: 0.4 ns,
-	// at 60 to 130 operations per nanosecond and core.
-	const fetch = 24
-	leastCost := 0
-	for down := 1; down <= threads; down++ {
-		if threads%down != 0 {
-			continue
-		}
-		r, c := ceilDiv(rows, down)*mr, ceilDiv(cols, threads/down)*nr
-		if cost := r*c + fetch*(r+c); down == 1 || cost < leastCost {
-			best, leastCost = grid{down, threads / down}, cost
-		}
-	}
-	return best
-}
-
-// part returns the bounds of part i if n is divided into parts of nearly equal size.
-func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n / parts }
 
 // equalParts divides n into the fewest parts of at most size and returns their size. All parts but
 // the last are equal multiples of unit.

@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
@@ -185,11 +186,22 @@ func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
 		switch {
 		case d.m > widenPerTileRows:
 		case p.B().Type == dtype.F16:
-			d.halfKernel = d.PackedF16
+			d.useHalfKernels(d.PackedF16)
 		case p.B().Type == dtype.BF16:
-			d.halfKernel = d.PackedBF16
+			d.useHalfKernels(d.PackedBF16)
 		}
 	}
+}
+
+// useHalfKernels selects the kernel whose tiles divide the rows of A with the least padding. The
+// kernels are those of [asm.Kernels.PackedF16].
+func (d *blocked[T]) useHalfKernels(kernels []asm.Packed[T]) {
+	if len(kernels) == 0 {
+		return
+	}
+	step := d.MR / len(kernels) // rows
+	d.height = equalParts(d.m, d.MR, step)
+	d.halfKernel = kernels[d.height/step-1]
 }
 
 // panel returns the block's panel of column j, and the elements to prefetch next.

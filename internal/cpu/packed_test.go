@@ -147,3 +147,35 @@ func TestPackErrors(t *testing.T) {
 		t.Errorf("detail %q, want %q", got, want)
 	}
 }
+
+// TestPackedHalvesPadLittle checks that products of few rows with a packed B of 16-bit elements
+// use tiles with at most one row more than an equal division of the rows needs.
+func TestPackedHalvesPadLittle(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, in := range []dtype.Type{dtype.F16, dtype.BF16} {
+			if k.naive || !k.Available() || !k.Multiplies(in) || len(k.f32.PackedF16) == 0 {
+				continue
+			}
+			for m := 1; m <= widenPerTileRows; m++ {
+				p, _, err := gemm.New(1, gemm.Dense(in, m, 20), gemm.Dense(in, 20, 50), 0, gemm.Dense(in, m, 50),
+					gemm.Epilogue{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				packed, err := k.pack(t.Context(), &p, allocAligned(p.B().Bytes()), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pl, err := k.plan(&p, backend.Options{Packed: packed, Threads: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := newBlocked(&pl, k.f32, &gemm.Buffers{})
+				least := ceilDiv(m, ceilDiv(m, d.MR))
+				if d.halfKernel == nil || d.height < least || d.height > least+1 {
+					t.Errorf("%s, %v: %d rows in tiles of %d: want %d or %d", k.Name, in, m, d.height, least, least+1)
+				}
+			}
+		}
+	}
+}

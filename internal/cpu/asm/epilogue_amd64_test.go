@@ -239,17 +239,23 @@ func TestPackedHalves(t *testing.T) {
 			r := testrand.New(t)
 			as, bs, cs := newArena[float32](t, 1<<12), newArena[uint16](t, 1<<12), newArena[float32](t, 1<<10)
 			for _, h := range []struct {
-				packed func(k int, a, b, c, next *float32, ldc, m, n int, alpha, beta float32)
+				packed []Packed[float32]
 				to     func(uint16) float32
 			}{
 				{ks.PackedF16, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
 				{ks.PackedBF16, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
 			} {
 				for _, k := range append(upTo(2*unroll+1), 67) {
-					for _, m := range []int{1, 2, ks.MR} {
-						for n := 1; n <= ks.NR; n++ {
-							a, b, c := as.last(ks.MR*k), bs.last(ks.NR*k), cs.last(m*n)
+					for m := 1; m <= ks.MR; m++ {
+						height := (m + 1) / 2 * 2
+						packed := h.packed[height/2-1]
+						for n := 1; n <= ks.NR; n += 1 + r.IntN(3) {
+							a, b, c := as.last(height*k), bs.last(ks.NR*k), cs.last(m*n)
 							fill(a, r, finite)
+							tall := make([]float32, ks.MR*k+1)
+							for p := range k {
+								copy(tall[p*ks.MR:], a[p*height:][:height])
+							}
 							fill(c, r, finite)
 							wide := make([]float32, len(b)+1)
 							for i := range b {
@@ -258,10 +264,10 @@ func TestPackedHalves(t *testing.T) {
 							}
 							want := slices.Clone(c)
 							alpha, beta := finite[float32](r), finite[float32](r)
-							ks.Packed(k, as.start(a), &wide[0], &want[0], &wide[0], n, m, n, alpha, beta)
+							ks.Packed(k, &tall[0], &wide[0], &want[0], &wide[0], n, m, n, alpha, beta)
 							start := (*float32)(unsafe.Pointer(bs.start(b)))
 							if fault := faults(func() {
-								h.packed(k, as.start(a), start, &c[0], start, n, m, n, alpha, beta)
+								packed(k, as.start(a), start, &c[0], start, n, m, n, alpha, beta)
 							}); fault != nil {
 								t.Fatalf("%d×%d×%d: %v", m, n, k, fault)
 							}

@@ -45,10 +45,11 @@ type Kernels[T any] struct {
 	// Packed computes the first m rows, 1 ≤ m ≤ MR, and n columns, 1 ≤ n ≤ NR, of a tile from k ≥ 0
 	// steps of packed panels: a holds MR and b holds NR values per step. Rows of C are ldc elements
 	// apart.
-	Packed func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
+	Packed Packed[T]
 
-	// PackedF16 and PackedBF16 are Packed with 16-bit elements in b. They may be nil.
-	PackedF16, PackedBF16 func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
+	// PackedF16[x] and PackedBF16[x] are Packed for tiles of r = 2x+2 rows, r ≤ MR: a holds r values
+	// per step, and m ≤ r. The elements of b have 16 bits. There may be none.
+	PackedF16, PackedBF16 []Packed[T]
 
 	// Direct[r-1] computes tiles of r rows, 1 ≤ r ≤ MR. See [Direct].
 	Direct []Direct[T]
@@ -115,6 +116,9 @@ type Kernels[T any] struct {
 	Peak      func(n int)
 	PeakFlops int
 }
+
+// Packed is a kernel for one tile of packed panels; see [Kernels].
+type Packed[T any] func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
 // Direct is a kernel for tiles ≥ 1 tiles of C, one below the other, of n columns, 1 ≤ n ≤ NR. It
 // reads matrices as stored: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j], C's

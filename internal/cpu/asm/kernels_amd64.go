@@ -24,7 +24,15 @@ var (
 // F32AVX512 holds the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 12, NR: 32,
-	Packed: PackedF32AVX512, Group: 1, PackedF16: PackedF16F32AVX512, PackedBF16: PackedBF16F32AVX512,
+	Packed: PackedF32AVX512, Group: 1,
+	PackedF16: []Packed[float32]{
+		PackedF16F32AVX512x2, PackedF16F32AVX512x4, PackedF16F32AVX512x6,
+		PackedF16F32AVX512x8, PackedF16F32AVX512x10, PackedF16F32AVX512x12,
+	},
+	PackedBF16: []Packed[float32]{
+		PackedBF16F32AVX512x2, PackedBF16F32AVX512x4, PackedBF16F32AVX512x6,
+		PackedBF16F32AVX512x8, PackedBF16F32AVX512x10, PackedBF16F32AVX512x12,
+	},
 	Direct: []Direct[float32]{
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
 		DirectF32AVX512x5, DirectF32AVX512x6, DirectF32AVX512x7, DirectF32AVX512x8,
@@ -122,7 +130,13 @@ var F64AVX512 = Kernels[float64]{
 // F32AVX2 holds the float32 kernels for AVX2 with FMA.
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
-	Packed: PackedF32AVX2, Group: 1, PackedF16: PackedF16F32AVX2, PackedBF16: PackedBF16F32AVX2,
+	Packed: PackedF32AVX2, Group: 1,
+	PackedF16: []Packed[float32]{
+		PackedF16F32AVX2x2, PackedF16F32AVX2x4, PackedF16F32AVX2x6,
+	},
+	PackedBF16: []Packed[float32]{
+		PackedBF16F32AVX2x2, PackedBF16F32AVX2x4, PackedBF16F32AVX2x6,
+	},
 	Direct: []Direct[float32]{
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
 	},

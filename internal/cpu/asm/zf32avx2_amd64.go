@@ -21,7 +21,49 @@ package asm
 //go:noescape
 func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX2 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
+// PackedF16F32AVX2x2 computes m×n elements of C, m ≤ 2 and n ≤ 16, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*2+i], b[p*16+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX2x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX2x4 computes m×n elements of C, m ≤ 4 and n ≤ 16, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*4+i], b[p*16+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX2x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX2x6 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -40,9 +82,51 @@ func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc
 // The elements of b are float16 and widened as they are loaded.
 //
 //go:noescape
-func PackedF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func PackedF16F32AVX2x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedBF16F32AVX2 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
+// PackedBF16F32AVX2x2 computes m×n elements of C, m ≤ 2 and n ≤ 16, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*2+i], b[p*16+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX2x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX2x4 computes m×n elements of C, m ≤ 4 and n ≤ 16, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*4+i], b[p*16+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX2x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX2x6 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -61,7 +145,7 @@ func PackedF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, 
 // The elements of b are bfloat16 and widened as they are loaded.
 //
 //go:noescape
-func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func PackedBF16F32AVX2x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
 // DirectF32AVX2x1 computes tiles·1×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //

@@ -791,9 +791,1003 @@ DATA masks<>+48(SB)/8, $0x0000000000000000
 DATA masks<>+56(SB)/8, $0x0000000000000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
 
-// func PackedF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// func PackedF16F32AVX2x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 // Requires: AVX, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX2(SB), NOSPLIT, $0-72
+TEXT ·PackedF16F32AVX2x2(SB), NOSPLIT, $0-72
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JGE     whole
+	CMPQ    AX, $+9
+	JGE     wide
+	MOVQ    n+56(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+2, SI, R8
+	ADDQ    BX, R8
+
+	// 2×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS    (CX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VCVTPH2PS    32(CX), Y3
+	VBROADCASTSS 8(AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 12(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VCVTPH2PS    64(CX), Y3
+	VBROADCASTSS 16(AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 20(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VCVTPH2PS    96(CX), Y3
+	VBROADCASTSS 24(AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 28(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS    (CX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $+8, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+68(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y4
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y1, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y3, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y3, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+2, SI, R8
+	ADDQ    BX, R8
+
+	// 2×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Y5
+	VCVTPH2PS    16(CX), Y6
+	VBROADCASTSS (AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	VCVTPH2PS    32(CX), Y5
+	VCVTPH2PS    48(CX), Y6
+	VBROADCASTSS 8(AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 12(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	VCVTPH2PS    64(CX), Y5
+	VCVTPH2PS    80(CX), Y6
+	VBROADCASTSS 16(AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 20(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	VCVTPH2PS    96(CX), Y5
+	VCVTPH2PS    112(CX), Y6
+	VBROADCASTSS 24(AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 28(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Y5
+	VCVTPH2PS    16(CX), Y6
+	VBROADCASTSS (AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	ADDQ         $+8, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+68(FP), X6
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y6
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y6, Y1, Y1
+	VFMADD231PS  Y5, Y2, Y1
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y6, Y1, Y1
+	VFMADD231PS  Y5, Y4, Y1
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	VCVTPH2PS    32(CX), Y4
+	VCVTPH2PS    48(CX), Y5
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	VCVTPH2PS    64(CX), Y4
+	VCVTPH2PS    80(CX), Y5
+	VBROADCASTSS 16(AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 20(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	VCVTPH2PS    96(CX), Y4
+	VCVTPH2PS    112(CX), Y5
+	VBROADCASTSS 24(AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 28(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+8, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y5
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y0, Y6
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y1, Y0
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y3, Y0
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      Y0, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX2x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX2x4(SB), NOSPLIT, $0-72
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JGE     whole
+	CMPQ    AX, $+9
+	JGE     wide
+	MOVQ    n+56(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
+
+	// 4×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS    (CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VCVTPH2PS    32(CX), Y5
+	VBROADCASTSS 16(AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 20(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 24(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 28(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VCVTPH2PS    64(CX), Y5
+	VBROADCASTSS 32(AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 36(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 40(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 44(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VCVTPH2PS    96(CX), Y5
+	VBROADCASTSS 48(AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 52(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 56(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 60(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $+64, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS    (CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $+16, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+68(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y6
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
+
+	// 4×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Y9
+	VCVTPH2PS    16(CX), Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 4(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 8(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	VCVTPH2PS    32(CX), Y9
+	VCVTPH2PS    48(CX), Y10
+	VBROADCASTSS 16(AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 20(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 24(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS 28(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	VCVTPH2PS    64(CX), Y9
+	VCVTPH2PS    80(CX), Y10
+	VBROADCASTSS 32(AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 36(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 40(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS 44(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	VCVTPH2PS    96(CX), Y9
+	VCVTPH2PS    112(CX), Y10
+	VBROADCASTSS 48(AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 52(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 56(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS 60(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         $+64, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Y9
+	VCVTPH2PS    16(CX), Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 4(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 8(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         $+16, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+68(FP), X10
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y10
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y1, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y2, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y3, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y4, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y5, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y6, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y7, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y9, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y9, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y9, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y9, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y9, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y9, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y9, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Y8
+	VCVTPH2PS    16(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VCVTPH2PS    32(CX), Y8
+	VCVTPH2PS    48(CX), Y9
+	VBROADCASTSS 16(AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 20(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 24(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 28(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VCVTPH2PS    64(CX), Y8
+	VCVTPH2PS    80(CX), Y9
+	VBROADCASTSS 32(AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 36(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 40(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 44(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VCVTPH2PS    96(CX), Y8
+	VCVTPH2PS    112(CX), Y9
+	VBROADCASTSS 48(AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 52(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 56(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 60(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+64, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Y8
+	VCVTPH2PS    16(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+16, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y9
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y0, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y3, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y4, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y5, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y7, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y8, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX2x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX2x6(SB), NOSPLIT, $0-72
 	MOVQ    n+56(FP), AX
 	CMPQ    AX, $+16
 	JGE     whole
@@ -1570,9 +2564,1053 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// func PackedBF16F32AVX2x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX2(SB), NOSPLIT, $0-72
+TEXT ·PackedBF16F32AVX2x2(SB), NOSPLIT, $0-72
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JGE     whole
+	CMPQ    AX, $+9
+	JGE     wide
+	MOVQ    n+56(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+2, SI, R8
+	ADDQ    BX, R8
+
+	// 2×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD    (CX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VPMOVZXWD    32(CX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS 8(AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 12(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VPMOVZXWD    64(CX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS 16(AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 20(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	VPMOVZXWD    96(CX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS 24(AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 28(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD    (CX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $+8, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+68(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y4
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y1, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y3, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y3, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+2, SI, R8
+	ADDQ    BX, R8
+
+	// 2×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPMOVZXWD    16(CX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS (AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	VPMOVZXWD    32(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPMOVZXWD    48(CX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS 8(AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 12(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	VPMOVZXWD    64(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPMOVZXWD    80(CX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS 16(AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 20(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	VPMOVZXWD    96(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPMOVZXWD    112(CX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS 24(AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 28(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPMOVZXWD    16(CX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS (AX), Y7
+	VFMADD231PS  Y5, Y7, Y1
+	VFMADD231PS  Y6, Y7, Y2
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VFMADD231PS  Y6, Y7, Y4
+	ADDQ         $+8, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+68(FP), X6
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y6
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y6, Y1, Y1
+	VFMADD231PS  Y5, Y2, Y1
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y6, Y1, Y1
+	VFMADD231PS  Y5, Y4, Y1
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    16(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	VPMOVZXWD    32(CX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    48(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	VPMOVZXWD    64(CX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    80(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 16(AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 20(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	VPMOVZXWD    96(CX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    112(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 24(AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 28(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+32, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    16(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+8, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y5
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y0, Y6
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y1, Y0
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y3, Y0
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      Y0, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX2x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX2x4(SB), NOSPLIT, $0-72
+	MOVQ    n+56(FP), AX
+	CMPQ    AX, $+16
+	JGE     whole
+	CMPQ    AX, $+9
+	JGE     wide
+	MOVQ    n+56(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
+
+	// 4×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD    (CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VPMOVZXWD    32(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 16(AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 20(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 24(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 28(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VPMOVZXWD    64(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 32(AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 36(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 40(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 44(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VPMOVZXWD    96(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 48(AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 52(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 56(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 60(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $+64, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD    (CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         $+16, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+68(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y6
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	DECQ       DX
+	JZ         narrow_done
+	ADDQ       CX, AX
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
+
+	// 4×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    16(CX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 4(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 8(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	VPMOVZXWD    32(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    48(CX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VBROADCASTSS 16(AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 20(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 24(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS 28(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	VPMOVZXWD    64(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    80(CX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VBROADCASTSS 32(AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 36(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 40(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS 44(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	VPMOVZXWD    96(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    112(CX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VBROADCASTSS 48(AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 52(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 56(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS 60(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         $+64, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    16(CX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	VBROADCASTSS 4(AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS 8(AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         $+16, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+68(FP), X10
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y10
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y1, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y2, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y3, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y4, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y5, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y6, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y7, Y11
+	VMASKMOVPS   32(AX), Y0, Y1
+	VMULPS       Y10, Y1, Y1
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y9, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y9, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y9, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y9, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y9, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y9, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPS     Y9, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    16(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VPMOVZXWD    32(CX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    48(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS 16(AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 20(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 24(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 28(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VPMOVZXWD    64(CX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    80(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS 32(AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 36(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 40(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 44(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VPMOVZXWD    96(CX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    112(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS 48(AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 52(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 56(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 60(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+64, AX
+	ADDQ         $+128, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    16(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+16, AX
+	ADDQ         $+32, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Y9
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y0, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y3, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y4, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y5, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VMOVUPS      32(AX), Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y7, Y0
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y0, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y8, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX2x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX2x6(SB), NOSPLIT, $0-72
 	MOVQ    n+56(FP), AX
 	CMPQ    AX, $+16
 	JGE     whole

@@ -21,7 +21,112 @@ package asm
 //go:noescape
 func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
+// PackedF16F32AVX512x2 computes m×n elements of C, m ≤ 2 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*2+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX512x4 computes m×n elements of C, m ≤ 4 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*4+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX512x6 computes m×n elements of C, m ≤ 6 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*6+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX512x8 computes m×n elements of C, m ≤ 8 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*8+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX512x10 computes m×n elements of C, m ≤ 10 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*10+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are float16 and widened as they are loaded.
+//
+//go:noescape
+func PackedF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedF16F32AVX512x12 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -40,9 +145,114 @@ func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, l
 // The elements of b are float16 and widened as they are loaded.
 //
 //go:noescape
-func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func PackedF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedBF16F32AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
+// PackedBF16F32AVX512x2 computes m×n elements of C, m ≤ 2 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*2+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX512x4 computes m×n elements of C, m ≤ 4 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*4+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX512x6 computes m×n elements of C, m ≤ 6 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*6+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX512x8 computes m×n elements of C, m ≤ 8 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*8+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX512x10 computes m×n elements of C, m ≤ 10 and n ≤ 32, from packed panels:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*10+i], b[p*32+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// The elements of b are bfloat16 and widened as they are loaded.
+//
+//go:noescape
+func PackedBF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// PackedBF16F32AVX512x12 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -61,7 +271,7 @@ func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32
 // The elements of b are bfloat16 and widened as they are loaded.
 //
 //go:noescape
-func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func PackedBF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
 // DirectF32AVX512x1 computes tiles·1×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //

@@ -2131,9 +2131,6264 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// func PackedF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512(SB), NOSPLIT, $0-72
+TEXT ·PackedF16F32AVX512x2(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VCVTPH2PS        (CX), Y2
+	VFMADD231PS.BCST (AX), Y2, Y0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Y2, Y1
+	VCVTPH2PS        64(CX), Y2
+	VFMADD231PS.BCST 8(AX), Y2, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 12(AX), Y2, Y1
+	VCVTPH2PS        128(CX), Y2
+	VFMADD231PS.BCST 16(AX), Y2, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 20(AX), Y2, Y1
+	VCVTPH2PS        192(CX), Y2
+	VFMADD231PS.BCST 24(AX), Y2, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 28(AX), Y2, Y1
+	ADDQ             $+32, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VCVTPH2PS        (CX), Y2
+	VFMADD231PS.BCST (AX), Y2, Y0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Y2, Y1
+	ADDQ             $+8, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z3
+	VMOVUPS.Z    (AX), K1, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y0, Y4
+	VMOVUPS      Y4, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      Y4, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y2, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS        (CX), Z2
+	VFMADD231PS.BCST (AX), Z2, Z0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Z2, Z1
+	VCVTPH2PS        64(CX), Z2
+	VFMADD231PS.BCST 8(AX), Z2, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 12(AX), Z2, Z1
+	VCVTPH2PS        128(CX), Z2
+	VFMADD231PS.BCST 16(AX), Z2, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 20(AX), Z2, Z1
+	VCVTPH2PS        192(CX), Z2
+	VFMADD231PS.BCST 24(AX), Z2, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 28(AX), Z2, Z1
+	ADDQ             $+32, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS        (CX), Z2
+	VFMADD231PS.BCST (AX), Z2, Z0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Z2, Z1
+	ADDQ             $+8, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z3
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VCVTPH2PS    (CX), Z4
+	VCVTPH2PS    32(CX), Y5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	VCVTPH2PS    64(CX), Z4
+	VCVTPH2PS    96(CX), Y5
+	VBROADCASTSS 8(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 12(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	VCVTPH2PS    128(CX), Z4
+	VCVTPH2PS    160(CX), Y5
+	VBROADCASTSS 16(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 20(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	VCVTPH2PS    192(CX), Z4
+	VCVTPH2PS    224(CX), Y5
+	VBROADCASTSS 24(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 28(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+32, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VCVTPH2PS    (CX), Z4
+	VCVTPH2PS    32(CX), Y5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+8, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y1, Y0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y3, Y0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Z4
+	VCVTPH2PS    32(CX), Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VCVTPH2PS    64(CX), Z4
+	VCVTPH2PS    96(CX), Z5
+	VBROADCASTSS 8(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 12(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VCVTPH2PS    128(CX), Z4
+	VCVTPH2PS    160(CX), Z5
+	VBROADCASTSS 16(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 20(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VCVTPH2PS    192(CX), Z4
+	VCVTPH2PS    224(CX), Z5
+	VBROADCASTSS 24(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 28(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+32, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Z4
+	VCVTPH2PS    32(CX), Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+8, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z1, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z3, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Z4
+	VCVTPH2PS    32(CX), Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VCVTPH2PS    64(CX), Z4
+	VCVTPH2PS    96(CX), Z5
+	VBROADCASTSS 8(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 12(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VCVTPH2PS    128(CX), Z4
+	VCVTPH2PS    160(CX), Z5
+	VBROADCASTSS 16(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 20(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VCVTPH2PS    192(CX), Z4
+	VCVTPH2PS    224(CX), Z5
+	VBROADCASTSS 24(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 28(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+32, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Z4
+	VCVTPH2PS    32(CX), Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+8, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z1, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z3, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX512x4(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VCVTPH2PS        (CX), Y4
+	VFMADD231PS.BCST (AX), Y4, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y4, Y1
+	VFMADD231PS.BCST 8(AX), Y4, Y2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Y4, Y3
+	VCVTPH2PS        64(CX), Y4
+	VFMADD231PS.BCST 16(AX), Y4, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 20(AX), Y4, Y1
+	VFMADD231PS.BCST 24(AX), Y4, Y2
+	VFMADD231PS.BCST 28(AX), Y4, Y3
+	VCVTPH2PS        128(CX), Y4
+	VFMADD231PS.BCST 32(AX), Y4, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 36(AX), Y4, Y1
+	VFMADD231PS.BCST 40(AX), Y4, Y2
+	VFMADD231PS.BCST 44(AX), Y4, Y3
+	VCVTPH2PS        192(CX), Y4
+	VFMADD231PS.BCST 48(AX), Y4, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 52(AX), Y4, Y1
+	VFMADD231PS.BCST 56(AX), Y4, Y2
+	VFMADD231PS.BCST 60(AX), Y4, Y3
+	ADDQ             $+64, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VCVTPH2PS        (CX), Y4
+	VFMADD231PS.BCST (AX), Y4, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y4, Y1
+	VFMADD231PS.BCST 8(AX), Y4, Y2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Y4, Y3
+	ADDQ             $+16, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y0, Y6
+	VMOVUPS      Y6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y1, Y6
+	VMOVUPS      Y6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMOVUPS      Y6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y3, Y6
+	VMOVUPS      Y6, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS        (CX), Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z4, Z1
+	VFMADD231PS.BCST 8(AX), Z4, Z2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Z4, Z3
+	VCVTPH2PS        64(CX), Z4
+	VFMADD231PS.BCST 16(AX), Z4, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 20(AX), Z4, Z1
+	VFMADD231PS.BCST 24(AX), Z4, Z2
+	VFMADD231PS.BCST 28(AX), Z4, Z3
+	VCVTPH2PS        128(CX), Z4
+	VFMADD231PS.BCST 32(AX), Z4, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 36(AX), Z4, Z1
+	VFMADD231PS.BCST 40(AX), Z4, Z2
+	VFMADD231PS.BCST 44(AX), Z4, Z3
+	VCVTPH2PS        192(CX), Z4
+	VFMADD231PS.BCST 48(AX), Z4, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 52(AX), Z4, Z1
+	VFMADD231PS.BCST 56(AX), Z4, Z2
+	VFMADD231PS.BCST 60(AX), Z4, Z3
+	ADDQ             $+64, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS        (CX), Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z4, Z1
+	VFMADD231PS.BCST 8(AX), Z4, Z2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Z4, Z3
+	ADDQ             $+16, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VCVTPH2PS    (CX), Z8
+	VCVTPH2PS    32(CX), Y9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	VCVTPH2PS    64(CX), Z8
+	VCVTPH2PS    96(CX), Y9
+	VBROADCASTSS 16(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 20(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 24(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 28(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	VCVTPH2PS    128(CX), Z8
+	VCVTPH2PS    160(CX), Y9
+	VBROADCASTSS 32(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 36(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 40(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 44(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	VCVTPH2PS    192(CX), Z8
+	VCVTPH2PS    224(CX), Y9
+	VBROADCASTSS 48(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 52(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 56(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 60(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VCVTPH2PS    (CX), Z8
+	VCVTPH2PS    32(CX), Y9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y3, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y5, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y7, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Z8
+	VCVTPH2PS    32(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VCVTPH2PS    64(CX), Z8
+	VCVTPH2PS    96(CX), Z9
+	VBROADCASTSS 16(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 20(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 24(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 28(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VCVTPH2PS    128(CX), Z8
+	VCVTPH2PS    160(CX), Z9
+	VBROADCASTSS 32(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 36(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 40(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 44(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VCVTPH2PS    192(CX), Z8
+	VCVTPH2PS    224(CX), Z9
+	VBROADCASTSS 48(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 52(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 56(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 60(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Z8
+	VCVTPH2PS    32(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z1, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z3, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z5, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z7, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Z8
+	VCVTPH2PS    32(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VCVTPH2PS    64(CX), Z8
+	VCVTPH2PS    96(CX), Z9
+	VBROADCASTSS 16(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 20(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 24(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 28(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VCVTPH2PS    128(CX), Z8
+	VCVTPH2PS    160(CX), Z9
+	VBROADCASTSS 32(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 36(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 40(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 44(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VCVTPH2PS    192(CX), Z8
+	VCVTPH2PS    224(CX), Z9
+	VBROADCASTSS 48(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 52(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 56(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 60(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Z8
+	VCVTPH2PS    32(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z1, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z3, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z5, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z7, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX512x6(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VCVTPH2PS        (CX), Y6
+	VFMADD231PS.BCST (AX), Y6, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y6, Y1
+	VFMADD231PS.BCST 8(AX), Y6, Y2
+	VFMADD231PS.BCST 12(AX), Y6, Y3
+	VFMADD231PS.BCST 16(AX), Y6, Y4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Y6, Y5
+	VCVTPH2PS        64(CX), Y6
+	VFMADD231PS.BCST 24(AX), Y6, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 28(AX), Y6, Y1
+	VFMADD231PS.BCST 32(AX), Y6, Y2
+	VFMADD231PS.BCST 36(AX), Y6, Y3
+	VFMADD231PS.BCST 40(AX), Y6, Y4
+	VFMADD231PS.BCST 44(AX), Y6, Y5
+	VCVTPH2PS        128(CX), Y6
+	VFMADD231PS.BCST 48(AX), Y6, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 52(AX), Y6, Y1
+	VFMADD231PS.BCST 56(AX), Y6, Y2
+	VFMADD231PS.BCST 60(AX), Y6, Y3
+	VFMADD231PS.BCST 64(AX), Y6, Y4
+	VFMADD231PS.BCST 68(AX), Y6, Y5
+	VCVTPH2PS        192(CX), Y6
+	VFMADD231PS.BCST 72(AX), Y6, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 76(AX), Y6, Y1
+	VFMADD231PS.BCST 80(AX), Y6, Y2
+	VFMADD231PS.BCST 84(AX), Y6, Y3
+	VFMADD231PS.BCST 88(AX), Y6, Y4
+	PREFETCHT0       584(AX)
+	VFMADD231PS.BCST 92(AX), Y6, Y5
+	ADDQ             $+96, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VCVTPH2PS        (CX), Y6
+	VFMADD231PS.BCST (AX), Y6, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y6, Y1
+	VFMADD231PS.BCST 8(AX), Y6, Y2
+	VFMADD231PS.BCST 12(AX), Y6, Y3
+	VFMADD231PS.BCST 16(AX), Y6, Y4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Y6, Y5
+	ADDQ             $+24, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+68(FP), X7
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z7
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y0, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y1, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y2, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y5, Y8
+	VMOVUPS      Y8, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y6, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y4, Y4
+	VMOVUPS Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y5, Y5
+	VMOVUPS Y5, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS        (CX), Z6
+	VFMADD231PS.BCST (AX), Z6, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z6, Z1
+	VFMADD231PS.BCST 8(AX), Z6, Z2
+	VFMADD231PS.BCST 12(AX), Z6, Z3
+	VFMADD231PS.BCST 16(AX), Z6, Z4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Z6, Z5
+	VCVTPH2PS        64(CX), Z6
+	VFMADD231PS.BCST 24(AX), Z6, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 28(AX), Z6, Z1
+	VFMADD231PS.BCST 32(AX), Z6, Z2
+	VFMADD231PS.BCST 36(AX), Z6, Z3
+	VFMADD231PS.BCST 40(AX), Z6, Z4
+	VFMADD231PS.BCST 44(AX), Z6, Z5
+	VCVTPH2PS        128(CX), Z6
+	VFMADD231PS.BCST 48(AX), Z6, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 52(AX), Z6, Z1
+	VFMADD231PS.BCST 56(AX), Z6, Z2
+	VFMADD231PS.BCST 60(AX), Z6, Z3
+	VFMADD231PS.BCST 64(AX), Z6, Z4
+	VFMADD231PS.BCST 68(AX), Z6, Z5
+	VCVTPH2PS        192(CX), Z6
+	VFMADD231PS.BCST 72(AX), Z6, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 76(AX), Z6, Z1
+	VFMADD231PS.BCST 80(AX), Z6, Z2
+	VFMADD231PS.BCST 84(AX), Z6, Z3
+	VFMADD231PS.BCST 88(AX), Z6, Z4
+	PREFETCHT0       584(AX)
+	VFMADD231PS.BCST 92(AX), Z6, Z5
+	ADDQ             $+96, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS        (CX), Z6
+	VFMADD231PS.BCST (AX), Z6, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z6, Z1
+	VFMADD231PS.BCST 8(AX), Z6, Z2
+	VFMADD231PS.BCST 12(AX), Z6, Z3
+	VFMADD231PS.BCST 16(AX), Z6, Z4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Z6, Z5
+	ADDQ             $+24, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+68(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z7
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VCVTPH2PS    (CX), Z12
+	VCVTPH2PS    32(CX), Y13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	VCVTPH2PS    64(CX), Z12
+	VCVTPH2PS    96(CX), Y13
+	VBROADCASTSS 24(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 28(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 32(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 36(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 40(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 44(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	VCVTPH2PS    128(CX), Z12
+	VCVTPH2PS    160(CX), Y13
+	VBROADCASTSS 48(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 52(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 56(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 60(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 64(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 68(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	VCVTPH2PS    192(CX), Z12
+	VCVTPH2PS    224(CX), Y13
+	VBROADCASTSS 72(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 76(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 80(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 84(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 88(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	PREFETCHT0   584(AX)
+	VBROADCASTSS 92(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $+96, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VCVTPH2PS    (CX), Z12
+	VCVTPH2PS    32(CX), Y13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $+24, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y1, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y3, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y5, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y7, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y9, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y11, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y12, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y12, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y12, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y12, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Y12, Y9, Y9
+	VMOVUPS Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Y12, Y11, Y11
+	VMOVUPS Y11, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Z12
+	VCVTPH2PS    32(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VCVTPH2PS    64(CX), Z12
+	VCVTPH2PS    96(CX), Z13
+	VBROADCASTSS 24(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 28(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 32(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 36(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 40(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 44(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VCVTPH2PS    128(CX), Z12
+	VCVTPH2PS    160(CX), Z13
+	VBROADCASTSS 48(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 52(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 56(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 60(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 64(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 68(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VCVTPH2PS    192(CX), Z12
+	VCVTPH2PS    224(CX), Z13
+	VBROADCASTSS 72(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 76(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 80(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 84(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 88(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   584(AX)
+	VBROADCASTSS 92(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+96, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Z12
+	VCVTPH2PS    32(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+24, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z1, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z3, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z5, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z7, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z9, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z11, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Z12
+	VCVTPH2PS    32(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VCVTPH2PS    64(CX), Z12
+	VCVTPH2PS    96(CX), Z13
+	VBROADCASTSS 24(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 28(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 32(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 36(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 40(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 44(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VCVTPH2PS    128(CX), Z12
+	VCVTPH2PS    160(CX), Z13
+	VBROADCASTSS 48(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 52(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 56(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 60(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 64(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 68(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VCVTPH2PS    192(CX), Z12
+	VCVTPH2PS    224(CX), Z13
+	VBROADCASTSS 72(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 76(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 80(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 84(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 88(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   584(AX)
+	VBROADCASTSS 92(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+96, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Z12
+	VCVTPH2PS    32(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+24, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z1, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z3, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z5, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z7, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z9, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z11, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX512x8(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VCVTPH2PS        (CX), Y8
+	VFMADD231PS.BCST (AX), Y8, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y8, Y1
+	VFMADD231PS.BCST 8(AX), Y8, Y2
+	VFMADD231PS.BCST 12(AX), Y8, Y3
+	VFMADD231PS.BCST 16(AX), Y8, Y4
+	VFMADD231PS.BCST 20(AX), Y8, Y5
+	VFMADD231PS.BCST 24(AX), Y8, Y6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Y8, Y7
+	VCVTPH2PS        64(CX), Y8
+	VFMADD231PS.BCST 32(AX), Y8, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 36(AX), Y8, Y1
+	VFMADD231PS.BCST 40(AX), Y8, Y2
+	VFMADD231PS.BCST 44(AX), Y8, Y3
+	VFMADD231PS.BCST 48(AX), Y8, Y4
+	VFMADD231PS.BCST 52(AX), Y8, Y5
+	VFMADD231PS.BCST 56(AX), Y8, Y6
+	VFMADD231PS.BCST 60(AX), Y8, Y7
+	VCVTPH2PS        128(CX), Y8
+	VFMADD231PS.BCST 64(AX), Y8, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 68(AX), Y8, Y1
+	VFMADD231PS.BCST 72(AX), Y8, Y2
+	VFMADD231PS.BCST 76(AX), Y8, Y3
+	VFMADD231PS.BCST 80(AX), Y8, Y4
+	VFMADD231PS.BCST 84(AX), Y8, Y5
+	VFMADD231PS.BCST 88(AX), Y8, Y6
+	PREFETCHT0       576(AX)
+	VFMADD231PS.BCST 92(AX), Y8, Y7
+	VCVTPH2PS        192(CX), Y8
+	VFMADD231PS.BCST 96(AX), Y8, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 100(AX), Y8, Y1
+	VFMADD231PS.BCST 104(AX), Y8, Y2
+	VFMADD231PS.BCST 108(AX), Y8, Y3
+	VFMADD231PS.BCST 112(AX), Y8, Y4
+	VFMADD231PS.BCST 116(AX), Y8, Y5
+	VFMADD231PS.BCST 120(AX), Y8, Y6
+	VFMADD231PS.BCST 124(AX), Y8, Y7
+	ADDQ             $+128, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VCVTPH2PS        (CX), Y8
+	VFMADD231PS.BCST (AX), Y8, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y8, Y1
+	VFMADD231PS.BCST 8(AX), Y8, Y2
+	VFMADD231PS.BCST 12(AX), Y8, Y3
+	VFMADD231PS.BCST 16(AX), Y8, Y4
+	VFMADD231PS.BCST 20(AX), Y8, Y5
+	VFMADD231PS.BCST 24(AX), Y8, Y6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Y8, Y7
+	ADDQ             $+32, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y0, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y1, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y3, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y4, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y5, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y7, Y10
+	VMOVUPS      Y10, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y8, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS        (CX), Z8
+	VFMADD231PS.BCST (AX), Z8, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z8, Z1
+	VFMADD231PS.BCST 8(AX), Z8, Z2
+	VFMADD231PS.BCST 12(AX), Z8, Z3
+	VFMADD231PS.BCST 16(AX), Z8, Z4
+	VFMADD231PS.BCST 20(AX), Z8, Z5
+	VFMADD231PS.BCST 24(AX), Z8, Z6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Z8, Z7
+	VCVTPH2PS        64(CX), Z8
+	VFMADD231PS.BCST 32(AX), Z8, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 36(AX), Z8, Z1
+	VFMADD231PS.BCST 40(AX), Z8, Z2
+	VFMADD231PS.BCST 44(AX), Z8, Z3
+	VFMADD231PS.BCST 48(AX), Z8, Z4
+	VFMADD231PS.BCST 52(AX), Z8, Z5
+	VFMADD231PS.BCST 56(AX), Z8, Z6
+	VFMADD231PS.BCST 60(AX), Z8, Z7
+	VCVTPH2PS        128(CX), Z8
+	VFMADD231PS.BCST 64(AX), Z8, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 68(AX), Z8, Z1
+	VFMADD231PS.BCST 72(AX), Z8, Z2
+	VFMADD231PS.BCST 76(AX), Z8, Z3
+	VFMADD231PS.BCST 80(AX), Z8, Z4
+	VFMADD231PS.BCST 84(AX), Z8, Z5
+	VFMADD231PS.BCST 88(AX), Z8, Z6
+	PREFETCHT0       576(AX)
+	VFMADD231PS.BCST 92(AX), Z8, Z7
+	VCVTPH2PS        192(CX), Z8
+	VFMADD231PS.BCST 96(AX), Z8, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 100(AX), Z8, Z1
+	VFMADD231PS.BCST 104(AX), Z8, Z2
+	VFMADD231PS.BCST 108(AX), Z8, Z3
+	VFMADD231PS.BCST 112(AX), Z8, Z4
+	VFMADD231PS.BCST 116(AX), Z8, Z5
+	VFMADD231PS.BCST 120(AX), Z8, Z6
+	VFMADD231PS.BCST 124(AX), Z8, Z7
+	ADDQ             $+128, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS        (CX), Z8
+	VFMADD231PS.BCST (AX), Z8, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z8, Z1
+	VFMADD231PS.BCST 8(AX), Z8, Z2
+	VFMADD231PS.BCST 12(AX), Z8, Z3
+	VFMADD231PS.BCST 16(AX), Z8, Z4
+	VFMADD231PS.BCST 20(AX), Z8, Z5
+	VFMADD231PS.BCST 24(AX), Z8, Z6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Z8, Z7
+	ADDQ             $+32, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z1, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z3, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z5, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z7, Z10
+	VMOVUPS      Z10, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VCVTPH2PS    (CX), Z16
+	VCVTPH2PS    32(CX), Y17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	VCVTPH2PS    64(CX), Z16
+	VCVTPH2PS    96(CX), Y17
+	VBROADCASTSS 32(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 36(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 40(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 44(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 48(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 52(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 56(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	VBROADCASTSS 60(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	VCVTPH2PS    128(CX), Z16
+	VCVTPH2PS    160(CX), Y17
+	VBROADCASTSS 64(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 68(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 72(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 76(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 80(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 84(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 88(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	PREFETCHT0   576(AX)
+	VBROADCASTSS 92(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	VCVTPH2PS    192(CX), Z16
+	VCVTPH2PS    224(CX), Y17
+	VBROADCASTSS 96(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 100(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 104(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 108(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 112(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 116(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 120(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	VBROADCASTSS 124(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	ADDQ         $+128, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VCVTPH2PS    (CX), Z16
+	VCVTPH2PS    32(CX), Y17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	ADDQ         $+32, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z17
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z0, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y1, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z2, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y3, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z4, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y5, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z6, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y7, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z8, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y9, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z10, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y11, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z12, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y13, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z14, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y15, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z16, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y16, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y16, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y16, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y16, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Y16, Y9, Y9
+	VMOVUPS Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Y16, Y11, Y11
+	VMOVUPS Y11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Y16, Y13, Y13
+	VMOVUPS Y13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Y16, Y15, Y15
+	VMOVUPS Y15, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Z16
+	VCVTPH2PS    32(CX), Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VCVTPH2PS    64(CX), Z16
+	VCVTPH2PS    96(CX), Z17
+	VBROADCASTSS 32(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 36(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 40(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 44(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 48(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 52(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 56(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 60(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VCVTPH2PS    128(CX), Z16
+	VCVTPH2PS    160(CX), Z17
+	VBROADCASTSS 64(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 68(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 72(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 76(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 80(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 84(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 88(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   576(AX)
+	VBROADCASTSS 92(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VCVTPH2PS    192(CX), Z16
+	VCVTPH2PS    224(CX), Z17
+	VBROADCASTSS 96(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 100(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 104(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 108(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 112(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 116(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 120(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 124(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+128, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Z16
+	VCVTPH2PS    32(CX), Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+32, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z17
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z0, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z1, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z2, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z3, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z4, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z5, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z6, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z7, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z8, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z9, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z10, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z11, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z12, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z13, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z14, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z15, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z16, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z16, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z16, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z16, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z16, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z16, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z16, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z16, Z13, Z13
+	VMOVUPS Z13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z16, Z15, Z15
+	VMOVUPS Z15, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Z16
+	VCVTPH2PS    32(CX), Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VCVTPH2PS    64(CX), Z16
+	VCVTPH2PS    96(CX), Z17
+	VBROADCASTSS 32(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 36(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 40(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 44(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 48(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 52(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 56(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 60(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VCVTPH2PS    128(CX), Z16
+	VCVTPH2PS    160(CX), Z17
+	VBROADCASTSS 64(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 68(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 72(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 76(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 80(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 84(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 88(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   576(AX)
+	VBROADCASTSS 92(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VCVTPH2PS    192(CX), Z16
+	VCVTPH2PS    224(CX), Z17
+	VBROADCASTSS 96(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 100(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 104(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 108(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 112(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 116(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 120(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 124(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+128, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Z16
+	VCVTPH2PS    32(CX), Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+32, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z17
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z0, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z1, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z2, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z3, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z4, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z5, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z6, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z7, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z8, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z9, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z10, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z11, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z12, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z13, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z14, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z15, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z16, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z16, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z16, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z16, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z16, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z16, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z16, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z16, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z16, Z15, Z15
+	VMOVUPS Z15, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX512x10(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VCVTPH2PS        (CX), Y10
+	VFMADD231PS.BCST (AX), Y10, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y10, Y1
+	VFMADD231PS.BCST 8(AX), Y10, Y2
+	VFMADD231PS.BCST 12(AX), Y10, Y3
+	VFMADD231PS.BCST 16(AX), Y10, Y4
+	VFMADD231PS.BCST 20(AX), Y10, Y5
+	VFMADD231PS.BCST 24(AX), Y10, Y6
+	VFMADD231PS.BCST 28(AX), Y10, Y7
+	VFMADD231PS.BCST 32(AX), Y10, Y8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Y10, Y9
+	VCVTPH2PS        64(CX), Y10
+	VFMADD231PS.BCST 40(AX), Y10, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 44(AX), Y10, Y1
+	VFMADD231PS.BCST 48(AX), Y10, Y2
+	VFMADD231PS.BCST 52(AX), Y10, Y3
+	VFMADD231PS.BCST 56(AX), Y10, Y4
+	VFMADD231PS.BCST 60(AX), Y10, Y5
+	VFMADD231PS.BCST 64(AX), Y10, Y6
+	VFMADD231PS.BCST 68(AX), Y10, Y7
+	VFMADD231PS.BCST 72(AX), Y10, Y8
+	VFMADD231PS.BCST 76(AX), Y10, Y9
+	VCVTPH2PS        128(CX), Y10
+	VFMADD231PS.BCST 80(AX), Y10, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 84(AX), Y10, Y1
+	VFMADD231PS.BCST 88(AX), Y10, Y2
+	VFMADD231PS.BCST 92(AX), Y10, Y3
+	VFMADD231PS.BCST 96(AX), Y10, Y4
+	VFMADD231PS.BCST 100(AX), Y10, Y5
+	VFMADD231PS.BCST 104(AX), Y10, Y6
+	VFMADD231PS.BCST 108(AX), Y10, Y7
+	VFMADD231PS.BCST 112(AX), Y10, Y8
+	PREFETCHT0       592(AX)
+	VFMADD231PS.BCST 116(AX), Y10, Y9
+	VCVTPH2PS        192(CX), Y10
+	VFMADD231PS.BCST 120(AX), Y10, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 124(AX), Y10, Y1
+	VFMADD231PS.BCST 128(AX), Y10, Y2
+	VFMADD231PS.BCST 132(AX), Y10, Y3
+	VFMADD231PS.BCST 136(AX), Y10, Y4
+	VFMADD231PS.BCST 140(AX), Y10, Y5
+	VFMADD231PS.BCST 144(AX), Y10, Y6
+	VFMADD231PS.BCST 148(AX), Y10, Y7
+	VFMADD231PS.BCST 152(AX), Y10, Y8
+	VFMADD231PS.BCST 156(AX), Y10, Y9
+	ADDQ             $+160, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VCVTPH2PS        (CX), Y10
+	VFMADD231PS.BCST (AX), Y10, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y10, Y1
+	VFMADD231PS.BCST 8(AX), Y10, Y2
+	VFMADD231PS.BCST 12(AX), Y10, Y3
+	VFMADD231PS.BCST 16(AX), Y10, Y4
+	VFMADD231PS.BCST 20(AX), Y10, Y5
+	VFMADD231PS.BCST 24(AX), Y10, Y6
+	VFMADD231PS.BCST 28(AX), Y10, Y7
+	VFMADD231PS.BCST 32(AX), Y10, Y8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Y10, Y9
+	ADDQ             $+40, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+68(FP), X11
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z11
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y0, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y1, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y2, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y3, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y4, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y5, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y6, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y7, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y8, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y9, Y12
+	VMOVUPS      Y12, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y10, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y4, Y4
+	VMOVUPS Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y5, Y5
+	VMOVUPS Y5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y6, Y6
+	VMOVUPS Y6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y7, Y7
+	VMOVUPS Y7, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y8, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y9, Y9
+	VMOVUPS Y9, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VCVTPH2PS        (CX), Z10
+	VFMADD231PS.BCST (AX), Z10, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z10, Z1
+	VFMADD231PS.BCST 8(AX), Z10, Z2
+	VFMADD231PS.BCST 12(AX), Z10, Z3
+	VFMADD231PS.BCST 16(AX), Z10, Z4
+	VFMADD231PS.BCST 20(AX), Z10, Z5
+	VFMADD231PS.BCST 24(AX), Z10, Z6
+	VFMADD231PS.BCST 28(AX), Z10, Z7
+	VFMADD231PS.BCST 32(AX), Z10, Z8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Z10, Z9
+	VCVTPH2PS        64(CX), Z10
+	VFMADD231PS.BCST 40(AX), Z10, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 44(AX), Z10, Z1
+	VFMADD231PS.BCST 48(AX), Z10, Z2
+	VFMADD231PS.BCST 52(AX), Z10, Z3
+	VFMADD231PS.BCST 56(AX), Z10, Z4
+	VFMADD231PS.BCST 60(AX), Z10, Z5
+	VFMADD231PS.BCST 64(AX), Z10, Z6
+	VFMADD231PS.BCST 68(AX), Z10, Z7
+	VFMADD231PS.BCST 72(AX), Z10, Z8
+	VFMADD231PS.BCST 76(AX), Z10, Z9
+	VCVTPH2PS        128(CX), Z10
+	VFMADD231PS.BCST 80(AX), Z10, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 84(AX), Z10, Z1
+	VFMADD231PS.BCST 88(AX), Z10, Z2
+	VFMADD231PS.BCST 92(AX), Z10, Z3
+	VFMADD231PS.BCST 96(AX), Z10, Z4
+	VFMADD231PS.BCST 100(AX), Z10, Z5
+	VFMADD231PS.BCST 104(AX), Z10, Z6
+	VFMADD231PS.BCST 108(AX), Z10, Z7
+	VFMADD231PS.BCST 112(AX), Z10, Z8
+	PREFETCHT0       592(AX)
+	VFMADD231PS.BCST 116(AX), Z10, Z9
+	VCVTPH2PS        192(CX), Z10
+	VFMADD231PS.BCST 120(AX), Z10, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 124(AX), Z10, Z1
+	VFMADD231PS.BCST 128(AX), Z10, Z2
+	VFMADD231PS.BCST 132(AX), Z10, Z3
+	VFMADD231PS.BCST 136(AX), Z10, Z4
+	VFMADD231PS.BCST 140(AX), Z10, Z5
+	VFMADD231PS.BCST 144(AX), Z10, Z6
+	VFMADD231PS.BCST 148(AX), Z10, Z7
+	VFMADD231PS.BCST 152(AX), Z10, Z8
+	VFMADD231PS.BCST 156(AX), Z10, Z9
+	ADDQ             $+160, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VCVTPH2PS        (CX), Z10
+	VFMADD231PS.BCST (AX), Z10, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z10, Z1
+	VFMADD231PS.BCST 8(AX), Z10, Z2
+	VFMADD231PS.BCST 12(AX), Z10, Z3
+	VFMADD231PS.BCST 16(AX), Z10, Z4
+	VFMADD231PS.BCST 20(AX), Z10, Z5
+	VFMADD231PS.BCST 24(AX), Z10, Z6
+	VFMADD231PS.BCST 28(AX), Z10, Z7
+	VFMADD231PS.BCST 32(AX), Z10, Z8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Z10, Z9
+	ADDQ             $+40, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+68(FP), X11
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z11
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z0, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z1, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z2, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z3, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z4, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z5, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z6, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z7, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z8, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z9, Z12
+	VMOVUPS      Z12, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z10, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z6, Z6
+	VMOVUPS Z6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z7, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z8, Z8
+	VMOVUPS Z8, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z9, Z9
+	VMOVUPS Z9, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	VXORPS Z18, Z18, Z18
+	VXORPS Y19, Y19, Y19
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VCVTPH2PS    (CX), Z20
+	VCVTPH2PS    32(CX), Y21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	VCVTPH2PS    64(CX), Z20
+	VCVTPH2PS    96(CX), Y21
+	VBROADCASTSS 40(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 44(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 48(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 52(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 56(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 60(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 64(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 68(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 72(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	VBROADCASTSS 76(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	VCVTPH2PS    128(CX), Z20
+	VCVTPH2PS    160(CX), Y21
+	VBROADCASTSS 80(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 84(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 88(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 92(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 96(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 100(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 104(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 108(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 112(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	PREFETCHT0   592(AX)
+	VBROADCASTSS 116(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	VCVTPH2PS    192(CX), Z20
+	VCVTPH2PS    224(CX), Y21
+	VBROADCASTSS 120(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 124(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 128(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 132(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 136(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 140(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 144(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 148(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 152(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	VBROADCASTSS 156(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	ADDQ         $+160, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VCVTPH2PS    (CX), Z20
+	VCVTPH2PS    32(CX), Y21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	ADDQ         $+40, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISS     beta+68(FP), X21
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z21
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z0, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y1, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z2, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y3, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z4, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y5, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z6, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y7, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z8, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y9, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z10, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y11, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z12, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y13, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z14, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y15, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z16, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y17, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z18, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y19, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z20, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y20, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y20, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y20, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y20, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Y20, Y9, Y9
+	VMOVUPS Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Y20, Y11, Y11
+	VMOVUPS Y11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Y20, Y13, Y13
+	VMOVUPS Y13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Y20, Y15, Y15
+	VMOVUPS Y15, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Y20, Y17, Y17
+	VMOVUPS Y17, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Y20, Y19, Y19
+	VMOVUPS Y19, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VCVTPH2PS    (CX), Z20
+	VCVTPH2PS    32(CX), Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VCVTPH2PS    64(CX), Z20
+	VCVTPH2PS    96(CX), Z21
+	VBROADCASTSS 40(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 44(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 48(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 52(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 56(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 60(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 64(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 68(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 72(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 76(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VCVTPH2PS    128(CX), Z20
+	VCVTPH2PS    160(CX), Z21
+	VBROADCASTSS 80(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 84(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 88(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 92(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 96(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 100(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 104(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 108(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 112(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   592(AX)
+	VBROADCASTSS 116(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VCVTPH2PS    192(CX), Z20
+	VCVTPH2PS    224(CX), Z21
+	VBROADCASTSS 120(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 124(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 128(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 132(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 136(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 140(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 144(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 148(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 152(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 156(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+160, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VCVTPH2PS    (CX), Z20
+	VCVTPH2PS    32(CX), Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+40, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISS     beta+68(FP), X21
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z21
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z0, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z1, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z2, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z3, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z4, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z5, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z6, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z7, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z8, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z9, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z10, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z11, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z12, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z13, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z14, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z15, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z16, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z17, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z18, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z19, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z20, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z20, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z20, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z20, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z20, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z20, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z20, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z20, Z13, Z13
+	VMOVUPS Z13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z20, Z15, Z15
+	VMOVUPS Z15, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Z20, Z17, Z17
+	VMOVUPS Z17, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Z20, Z19, Z19
+	VMOVUPS Z19, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VCVTPH2PS    (CX), Z20
+	VCVTPH2PS    32(CX), Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VCVTPH2PS    64(CX), Z20
+	VCVTPH2PS    96(CX), Z21
+	VBROADCASTSS 40(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 44(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 48(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 52(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 56(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 60(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 64(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 68(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 72(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 76(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VCVTPH2PS    128(CX), Z20
+	VCVTPH2PS    160(CX), Z21
+	VBROADCASTSS 80(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 84(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 88(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 92(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 96(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 100(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 104(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 108(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 112(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   592(AX)
+	VBROADCASTSS 116(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VCVTPH2PS    192(CX), Z20
+	VCVTPH2PS    224(CX), Z21
+	VBROADCASTSS 120(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 124(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 128(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 132(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 136(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 140(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 144(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 148(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 152(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 156(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+160, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VCVTPH2PS    (CX), Z20
+	VCVTPH2PS    32(CX), Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+40, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISS     beta+68(FP), X21
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z21
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z0, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z1, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z2, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z3, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z4, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z5, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z6, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z7, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z8, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z9, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z10, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z11, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z12, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z13, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z14, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z15, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z16, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z17, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z18, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z19, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z20, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z20, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z20, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z20, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z20, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z20, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z20, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z20, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z20, Z15, Z15
+	VMOVUPS Z15, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Z20, Z17, Z17
+	VMOVUPS Z17, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Z20, Z19, Z19
+	VMOVUPS Z19, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
+TEXT ·PackedF16F32AVX512x12(SB), NOSPLIT, $0-72
 	MOVQ   n+56(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
@@ -2184,7 +8439,6 @@ narrow_half_unrolled:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Y12, Y1
 	VFMADD231PS.BCST 8(AX), Y12, Y2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Y12, Y3
 	VFMADD231PS.BCST 16(AX), Y12, Y4
 	VFMADD231PS.BCST 20(AX), Y12, Y5
@@ -2200,7 +8454,6 @@ narrow_half_unrolled:
 	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 52(AX), Y12, Y1
 	VFMADD231PS.BCST 56(AX), Y12, Y2
-	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 60(AX), Y12, Y3
 	VFMADD231PS.BCST 64(AX), Y12, Y4
 	VFMADD231PS.BCST 68(AX), Y12, Y5
@@ -2215,7 +8468,6 @@ narrow_half_unrolled:
 	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 100(AX), Y12, Y1
 	VFMADD231PS.BCST 104(AX), Y12, Y2
-	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 108(AX), Y12, Y3
 	VFMADD231PS.BCST 112(AX), Y12, Y4
 	VFMADD231PS.BCST 116(AX), Y12, Y5
@@ -2231,7 +8483,6 @@ narrow_half_unrolled:
 	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 148(AX), Y12, Y1
 	VFMADD231PS.BCST 152(AX), Y12, Y2
-	PREFETCHT0       512(CX)
 	VFMADD231PS.BCST 156(AX), Y12, Y3
 	VFMADD231PS.BCST 160(AX), Y12, Y4
 	VFMADD231PS.BCST 164(AX), Y12, Y5
@@ -2266,7 +8517,6 @@ narrow_half_single:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Y12, Y1
 	VFMADD231PS.BCST 8(AX), Y12, Y2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Y12, Y3
 	VFMADD231PS.BCST 16(AX), Y12, Y4
 	VFMADD231PS.BCST 20(AX), Y12, Y5
@@ -2483,7 +8733,6 @@ narrow_unrolled:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Z12, Z3
 	VFMADD231PS.BCST 16(AX), Z12, Z4
 	VFMADD231PS.BCST 20(AX), Z12, Z5
@@ -2499,7 +8748,6 @@ narrow_unrolled:
 	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 52(AX), Z12, Z1
 	VFMADD231PS.BCST 56(AX), Z12, Z2
-	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 60(AX), Z12, Z3
 	VFMADD231PS.BCST 64(AX), Z12, Z4
 	VFMADD231PS.BCST 68(AX), Z12, Z5
@@ -2514,7 +8762,6 @@ narrow_unrolled:
 	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 100(AX), Z12, Z1
 	VFMADD231PS.BCST 104(AX), Z12, Z2
-	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 108(AX), Z12, Z3
 	VFMADD231PS.BCST 112(AX), Z12, Z4
 	VFMADD231PS.BCST 116(AX), Z12, Z5
@@ -2530,7 +8777,6 @@ narrow_unrolled:
 	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 148(AX), Z12, Z1
 	VFMADD231PS.BCST 152(AX), Z12, Z2
-	PREFETCHT0       512(CX)
 	VFMADD231PS.BCST 156(AX), Z12, Z3
 	VFMADD231PS.BCST 160(AX), Z12, Z4
 	VFMADD231PS.BCST 164(AX), Z12, Z5
@@ -2565,7 +8811,6 @@ narrow_single:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Z12, Z3
 	VFMADD231PS.BCST 16(AX), Z12, Z4
 	VFMADD231PS.BCST 20(AX), Z12, Z5
@@ -2802,7 +9047,6 @@ wide_half_unrolled:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -2843,7 +9087,6 @@ wide_half_unrolled:
 	VBROADCASTSS 56(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   384(CX)
 	VBROADCASTSS 60(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -2883,7 +9126,6 @@ wide_half_unrolled:
 	VBROADCASTSS 104(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   448(CX)
 	VBROADCASTSS 108(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -2924,7 +9166,6 @@ wide_half_unrolled:
 	VBROADCASTSS 152(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   512(CX)
 	VBROADCASTSS 156(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -2984,7 +9225,6 @@ wide_half_single:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -3311,7 +9551,6 @@ wide_unrolled:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3352,7 +9591,6 @@ wide_unrolled:
 	VBROADCASTSS 56(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   384(CX)
 	VBROADCASTSS 60(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3392,7 +9630,6 @@ wide_unrolled:
 	VBROADCASTSS 104(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   448(CX)
 	VBROADCASTSS 108(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3433,7 +9670,6 @@ wide_unrolled:
 	VBROADCASTSS 152(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   512(CX)
 	VBROADCASTSS 156(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3493,7 +9729,6 @@ wide_single:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3813,7 +10048,6 @@ whole_unrolled:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3854,7 +10088,6 @@ whole_unrolled:
 	VBROADCASTSS 56(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   384(CX)
 	VBROADCASTSS 60(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3894,7 +10127,6 @@ whole_unrolled:
 	VBROADCASTSS 104(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   448(CX)
 	VBROADCASTSS 108(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3935,7 +10167,6 @@ whole_unrolled:
 	VBROADCASTSS 152(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   512(CX)
 	VBROADCASTSS 156(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -3995,7 +10226,6 @@ whole_single:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -4260,9 +10490,6464 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// func PackedBF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512(SB), NOSPLIT, $0-72
+TEXT ·PackedBF16F32AVX512x2(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VPMOVZXWD        (CX), Y2
+	VPSLLD           $0x10, Y2, Y2
+	VFMADD231PS.BCST (AX), Y2, Y0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Y2, Y1
+	VPMOVZXWD        64(CX), Y2
+	VPSLLD           $0x10, Y2, Y2
+	VFMADD231PS.BCST 8(AX), Y2, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 12(AX), Y2, Y1
+	VPMOVZXWD        128(CX), Y2
+	VPSLLD           $0x10, Y2, Y2
+	VFMADD231PS.BCST 16(AX), Y2, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 20(AX), Y2, Y1
+	VPMOVZXWD        192(CX), Y2
+	VPSLLD           $0x10, Y2, Y2
+	VFMADD231PS.BCST 24(AX), Y2, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 28(AX), Y2, Y1
+	ADDQ             $+32, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VPMOVZXWD        (CX), Y2
+	VPSLLD           $0x10, Y2, Y2
+	VFMADD231PS.BCST (AX), Y2, Y0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Y2, Y1
+	ADDQ             $+8, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z3
+	VMOVUPS.Z    (AX), K1, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y0, Y4
+	VMOVUPS      Y4, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      Y4, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y2, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD        (CX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST (AX), Z2, Z0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Z2, Z1
+	VPMOVZXWD        64(CX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST 8(AX), Z2, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 12(AX), Z2, Z1
+	VPMOVZXWD        128(CX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST 16(AX), Z2, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 20(AX), Z2, Z1
+	VPMOVZXWD        192(CX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST 24(AX), Z2, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 28(AX), Z2, Z1
+	ADDQ             $+32, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD        (CX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST (AX), Z2, Z0
+	PREFETCHT0       256(CX)
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 4(AX), Z2, Z1
+	ADDQ             $+8, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+68(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z3
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VPMOVZXWD    (CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    32(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	VPMOVZXWD    64(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    96(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 8(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 12(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	VPMOVZXWD    128(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    160(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 16(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 20(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	VPMOVZXWD    192(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    224(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS 24(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 28(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+32, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VPMOVZXWD    (CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    32(CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Y5, Y6, Y1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $+8, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y1, Y0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y5, Y0, Y0
+	VFMADD231PS  Y4, Y3, Y0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    32(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VPMOVZXWD    64(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    96(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS 8(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 12(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VPMOVZXWD    128(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    160(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS 16(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 20(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VPMOVZXWD    192(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    224(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS 24(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 28(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+32, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    32(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+8, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z1, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z3, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+2, SI, R8
+	ADDQ   BX, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    32(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VPMOVZXWD    64(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    96(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS 8(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 12(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VPMOVZXWD    128(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    160(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS 16(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 20(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	VPMOVZXWD    192(CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    224(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS 24(AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 28(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+32, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPMOVZXWD    32(CX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	PREFETCHT0   256(CX)
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 4(AX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $+8, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z1, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z5, Z0, Z0
+	VFMADD231PS  Z4, Z3, Z0
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX512x4(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VPMOVZXWD        (CX), Y4
+	VPSLLD           $0x10, Y4, Y4
+	VFMADD231PS.BCST (AX), Y4, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y4, Y1
+	VFMADD231PS.BCST 8(AX), Y4, Y2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Y4, Y3
+	VPMOVZXWD        64(CX), Y4
+	VPSLLD           $0x10, Y4, Y4
+	VFMADD231PS.BCST 16(AX), Y4, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 20(AX), Y4, Y1
+	VFMADD231PS.BCST 24(AX), Y4, Y2
+	VFMADD231PS.BCST 28(AX), Y4, Y3
+	VPMOVZXWD        128(CX), Y4
+	VPSLLD           $0x10, Y4, Y4
+	VFMADD231PS.BCST 32(AX), Y4, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 36(AX), Y4, Y1
+	VFMADD231PS.BCST 40(AX), Y4, Y2
+	VFMADD231PS.BCST 44(AX), Y4, Y3
+	VPMOVZXWD        192(CX), Y4
+	VPSLLD           $0x10, Y4, Y4
+	VFMADD231PS.BCST 48(AX), Y4, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 52(AX), Y4, Y1
+	VFMADD231PS.BCST 56(AX), Y4, Y2
+	VFMADD231PS.BCST 60(AX), Y4, Y3
+	ADDQ             $+64, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VPMOVZXWD        (CX), Y4
+	VPSLLD           $0x10, Y4, Y4
+	VFMADD231PS.BCST (AX), Y4, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y4, Y1
+	VFMADD231PS.BCST 8(AX), Y4, Y2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Y4, Y3
+	ADDQ             $+16, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y0, Y6
+	VMOVUPS      Y6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y1, Y6
+	VMOVUPS      Y6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMOVUPS      Y6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y3, Y6
+	VMOVUPS      Y6, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD        (CX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z4, Z1
+	VFMADD231PS.BCST 8(AX), Z4, Z2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Z4, Z3
+	VPMOVZXWD        64(CX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST 16(AX), Z4, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 20(AX), Z4, Z1
+	VFMADD231PS.BCST 24(AX), Z4, Z2
+	VFMADD231PS.BCST 28(AX), Z4, Z3
+	VPMOVZXWD        128(CX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST 32(AX), Z4, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 36(AX), Z4, Z1
+	VFMADD231PS.BCST 40(AX), Z4, Z2
+	VFMADD231PS.BCST 44(AX), Z4, Z3
+	VPMOVZXWD        192(CX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST 48(AX), Z4, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 52(AX), Z4, Z1
+	VFMADD231PS.BCST 56(AX), Z4, Z2
+	VFMADD231PS.BCST 60(AX), Z4, Z3
+	ADDQ             $+64, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD        (CX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z4, Z1
+	VFMADD231PS.BCST 8(AX), Z4, Z2
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 12(AX), Z4, Z3
+	ADDQ             $+16, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+68(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z5
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VPMOVZXWD    (CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    32(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	VPMOVZXWD    64(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    96(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS 16(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 20(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 24(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 28(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	VPMOVZXWD    128(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    160(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS 32(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 36(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 40(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 44(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	VPMOVZXWD    192(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    224(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS 48(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 52(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 56(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 60(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VPMOVZXWD    (CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    32(CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y3, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y5, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y9, Y0, Y0
+	VFMADD231PS  Y8, Y7, Y0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    32(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VPMOVZXWD    64(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    96(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS 16(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 20(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 24(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 28(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VPMOVZXWD    128(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    160(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS 32(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 36(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 40(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 44(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VPMOVZXWD    192(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    224(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS 48(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 52(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 56(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 60(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    32(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z1, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z3, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z5, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z7, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+4, SI, R8
+	ADDQ   BX, R8
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    32(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VPMOVZXWD    64(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    96(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS 16(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 20(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 24(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 28(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VPMOVZXWD    128(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    160(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS 32(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 36(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 40(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 44(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	VPMOVZXWD    192(CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    224(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS 48(AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 52(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 56(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 60(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VPMOVZXWD    32(CX), Z9
+	VPSLLD       $0x10, Z9, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z1, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z3, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z5, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z9, Z0, Z0
+	VFMADD231PS  Z8, Z7, Z0
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX512x6(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VPMOVZXWD        (CX), Y6
+	VPSLLD           $0x10, Y6, Y6
+	VFMADD231PS.BCST (AX), Y6, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y6, Y1
+	VFMADD231PS.BCST 8(AX), Y6, Y2
+	VFMADD231PS.BCST 12(AX), Y6, Y3
+	VFMADD231PS.BCST 16(AX), Y6, Y4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Y6, Y5
+	VPMOVZXWD        64(CX), Y6
+	VPSLLD           $0x10, Y6, Y6
+	VFMADD231PS.BCST 24(AX), Y6, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 28(AX), Y6, Y1
+	VFMADD231PS.BCST 32(AX), Y6, Y2
+	VFMADD231PS.BCST 36(AX), Y6, Y3
+	VFMADD231PS.BCST 40(AX), Y6, Y4
+	VFMADD231PS.BCST 44(AX), Y6, Y5
+	VPMOVZXWD        128(CX), Y6
+	VPSLLD           $0x10, Y6, Y6
+	VFMADD231PS.BCST 48(AX), Y6, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 52(AX), Y6, Y1
+	VFMADD231PS.BCST 56(AX), Y6, Y2
+	VFMADD231PS.BCST 60(AX), Y6, Y3
+	VFMADD231PS.BCST 64(AX), Y6, Y4
+	VFMADD231PS.BCST 68(AX), Y6, Y5
+	VPMOVZXWD        192(CX), Y6
+	VPSLLD           $0x10, Y6, Y6
+	VFMADD231PS.BCST 72(AX), Y6, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 76(AX), Y6, Y1
+	VFMADD231PS.BCST 80(AX), Y6, Y2
+	VFMADD231PS.BCST 84(AX), Y6, Y3
+	VFMADD231PS.BCST 88(AX), Y6, Y4
+	PREFETCHT0       584(AX)
+	VFMADD231PS.BCST 92(AX), Y6, Y5
+	ADDQ             $+96, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VPMOVZXWD        (CX), Y6
+	VPSLLD           $0x10, Y6, Y6
+	VFMADD231PS.BCST (AX), Y6, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y6, Y1
+	VFMADD231PS.BCST 8(AX), Y6, Y2
+	VFMADD231PS.BCST 12(AX), Y6, Y3
+	VFMADD231PS.BCST 16(AX), Y6, Y4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Y6, Y5
+	ADDQ             $+24, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+68(FP), X7
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z7
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y0, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y1, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y2, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VMOVUPS      Y8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y5, Y8
+	VMOVUPS      Y8, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y6, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y4, Y4
+	VMOVUPS Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y6, Y5, Y5
+	VMOVUPS Y5, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD        (CX), Z6
+	VPSLLD           $0x10, Z6, Z6
+	VFMADD231PS.BCST (AX), Z6, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z6, Z1
+	VFMADD231PS.BCST 8(AX), Z6, Z2
+	VFMADD231PS.BCST 12(AX), Z6, Z3
+	VFMADD231PS.BCST 16(AX), Z6, Z4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Z6, Z5
+	VPMOVZXWD        64(CX), Z6
+	VPSLLD           $0x10, Z6, Z6
+	VFMADD231PS.BCST 24(AX), Z6, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 28(AX), Z6, Z1
+	VFMADD231PS.BCST 32(AX), Z6, Z2
+	VFMADD231PS.BCST 36(AX), Z6, Z3
+	VFMADD231PS.BCST 40(AX), Z6, Z4
+	VFMADD231PS.BCST 44(AX), Z6, Z5
+	VPMOVZXWD        128(CX), Z6
+	VPSLLD           $0x10, Z6, Z6
+	VFMADD231PS.BCST 48(AX), Z6, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 52(AX), Z6, Z1
+	VFMADD231PS.BCST 56(AX), Z6, Z2
+	VFMADD231PS.BCST 60(AX), Z6, Z3
+	VFMADD231PS.BCST 64(AX), Z6, Z4
+	VFMADD231PS.BCST 68(AX), Z6, Z5
+	VPMOVZXWD        192(CX), Z6
+	VPSLLD           $0x10, Z6, Z6
+	VFMADD231PS.BCST 72(AX), Z6, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 76(AX), Z6, Z1
+	VFMADD231PS.BCST 80(AX), Z6, Z2
+	VFMADD231PS.BCST 84(AX), Z6, Z3
+	VFMADD231PS.BCST 88(AX), Z6, Z4
+	PREFETCHT0       584(AX)
+	VFMADD231PS.BCST 92(AX), Z6, Z5
+	ADDQ             $+96, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD        (CX), Z6
+	VPSLLD           $0x10, Z6, Z6
+	VFMADD231PS.BCST (AX), Z6, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z6, Z1
+	VFMADD231PS.BCST 8(AX), Z6, Z2
+	VFMADD231PS.BCST 12(AX), Z6, Z3
+	VFMADD231PS.BCST 16(AX), Z6, Z4
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 20(AX), Z6, Z5
+	ADDQ             $+24, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+68(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z7
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VPMOVZXWD    (CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    32(CX), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	VPMOVZXWD    64(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    96(CX), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VBROADCASTSS 24(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 28(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 32(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 36(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 40(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 44(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	VPMOVZXWD    128(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    160(CX), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VBROADCASTSS 48(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 52(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 56(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 60(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 64(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 68(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	VPMOVZXWD    192(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    224(CX), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VBROADCASTSS 72(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 76(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 80(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 84(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 88(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	PREFETCHT0   584(AX)
+	VBROADCASTSS 92(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $+96, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VPMOVZXWD    (CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    32(CX), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Y13, Y14, Y9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $+24, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y1, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y3, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y5, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y7, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y9, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y13, Y0, Y0
+	VFMADD231PS  Y12, Y11, Y0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y12, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y12, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y12, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y12, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Y12, Y9, Y9
+	VMOVUPS Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Y12, Y11, Y11
+	VMOVUPS Y11, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    32(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VPMOVZXWD    64(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    96(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS 24(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 28(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 32(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 36(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 40(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 44(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VPMOVZXWD    128(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    160(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS 48(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 52(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 56(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 60(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 64(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 68(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VPMOVZXWD    192(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    224(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS 72(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 76(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 80(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 84(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 88(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   584(AX)
+	VBROADCASTSS 92(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+96, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    32(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+24, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z1, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z3, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z5, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z7, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z9, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z11, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+6, SI, R8
+	ADDQ   BX, R8
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    32(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VPMOVZXWD    64(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    96(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS 24(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 28(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 32(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 36(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 40(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 44(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VPMOVZXWD    128(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    160(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS 48(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 52(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 56(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 60(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 64(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 68(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	VPMOVZXWD    192(CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    224(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS 72(AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 76(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 80(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 84(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 88(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   584(AX)
+	VBROADCASTSS 92(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+96, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Z12
+	VPSLLD       $0x10, Z12, Z12
+	VPMOVZXWD    32(CX), Z13
+	VPSLLD       $0x10, Z13, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(AX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(AX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 20(AX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $+24, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+68(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z1, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z3, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z5, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z7, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z9, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z13, Z0, Z0
+	VFMADD231PS  Z12, Z11, Z0
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX512x8(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VPMOVZXWD        (CX), Y8
+	VPSLLD           $0x10, Y8, Y8
+	VFMADD231PS.BCST (AX), Y8, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y8, Y1
+	VFMADD231PS.BCST 8(AX), Y8, Y2
+	VFMADD231PS.BCST 12(AX), Y8, Y3
+	VFMADD231PS.BCST 16(AX), Y8, Y4
+	VFMADD231PS.BCST 20(AX), Y8, Y5
+	VFMADD231PS.BCST 24(AX), Y8, Y6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Y8, Y7
+	VPMOVZXWD        64(CX), Y8
+	VPSLLD           $0x10, Y8, Y8
+	VFMADD231PS.BCST 32(AX), Y8, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 36(AX), Y8, Y1
+	VFMADD231PS.BCST 40(AX), Y8, Y2
+	VFMADD231PS.BCST 44(AX), Y8, Y3
+	VFMADD231PS.BCST 48(AX), Y8, Y4
+	VFMADD231PS.BCST 52(AX), Y8, Y5
+	VFMADD231PS.BCST 56(AX), Y8, Y6
+	VFMADD231PS.BCST 60(AX), Y8, Y7
+	VPMOVZXWD        128(CX), Y8
+	VPSLLD           $0x10, Y8, Y8
+	VFMADD231PS.BCST 64(AX), Y8, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 68(AX), Y8, Y1
+	VFMADD231PS.BCST 72(AX), Y8, Y2
+	VFMADD231PS.BCST 76(AX), Y8, Y3
+	VFMADD231PS.BCST 80(AX), Y8, Y4
+	VFMADD231PS.BCST 84(AX), Y8, Y5
+	VFMADD231PS.BCST 88(AX), Y8, Y6
+	PREFETCHT0       576(AX)
+	VFMADD231PS.BCST 92(AX), Y8, Y7
+	VPMOVZXWD        192(CX), Y8
+	VPSLLD           $0x10, Y8, Y8
+	VFMADD231PS.BCST 96(AX), Y8, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 100(AX), Y8, Y1
+	VFMADD231PS.BCST 104(AX), Y8, Y2
+	VFMADD231PS.BCST 108(AX), Y8, Y3
+	VFMADD231PS.BCST 112(AX), Y8, Y4
+	VFMADD231PS.BCST 116(AX), Y8, Y5
+	VFMADD231PS.BCST 120(AX), Y8, Y6
+	VFMADD231PS.BCST 124(AX), Y8, Y7
+	ADDQ             $+128, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VPMOVZXWD        (CX), Y8
+	VPSLLD           $0x10, Y8, Y8
+	VFMADD231PS.BCST (AX), Y8, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y8, Y1
+	VFMADD231PS.BCST 8(AX), Y8, Y2
+	VFMADD231PS.BCST 12(AX), Y8, Y3
+	VFMADD231PS.BCST 16(AX), Y8, Y4
+	VFMADD231PS.BCST 20(AX), Y8, Y5
+	VFMADD231PS.BCST 24(AX), Y8, Y6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Y8, Y7
+	ADDQ             $+32, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y0, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y1, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y3, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y4, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y5, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VMOVUPS      Y10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y7, Y10
+	VMOVUPS      Y10, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y8, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD        (CX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z8, Z1
+	VFMADD231PS.BCST 8(AX), Z8, Z2
+	VFMADD231PS.BCST 12(AX), Z8, Z3
+	VFMADD231PS.BCST 16(AX), Z8, Z4
+	VFMADD231PS.BCST 20(AX), Z8, Z5
+	VFMADD231PS.BCST 24(AX), Z8, Z6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Z8, Z7
+	VPMOVZXWD        64(CX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST 32(AX), Z8, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 36(AX), Z8, Z1
+	VFMADD231PS.BCST 40(AX), Z8, Z2
+	VFMADD231PS.BCST 44(AX), Z8, Z3
+	VFMADD231PS.BCST 48(AX), Z8, Z4
+	VFMADD231PS.BCST 52(AX), Z8, Z5
+	VFMADD231PS.BCST 56(AX), Z8, Z6
+	VFMADD231PS.BCST 60(AX), Z8, Z7
+	VPMOVZXWD        128(CX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST 64(AX), Z8, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 68(AX), Z8, Z1
+	VFMADD231PS.BCST 72(AX), Z8, Z2
+	VFMADD231PS.BCST 76(AX), Z8, Z3
+	VFMADD231PS.BCST 80(AX), Z8, Z4
+	VFMADD231PS.BCST 84(AX), Z8, Z5
+	VFMADD231PS.BCST 88(AX), Z8, Z6
+	PREFETCHT0       576(AX)
+	VFMADD231PS.BCST 92(AX), Z8, Z7
+	VPMOVZXWD        192(CX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST 96(AX), Z8, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 100(AX), Z8, Z1
+	VFMADD231PS.BCST 104(AX), Z8, Z2
+	VFMADD231PS.BCST 108(AX), Z8, Z3
+	VFMADD231PS.BCST 112(AX), Z8, Z4
+	VFMADD231PS.BCST 116(AX), Z8, Z5
+	VFMADD231PS.BCST 120(AX), Z8, Z6
+	VFMADD231PS.BCST 124(AX), Z8, Z7
+	ADDQ             $+128, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD        (CX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z8, Z1
+	VFMADD231PS.BCST 8(AX), Z8, Z2
+	VFMADD231PS.BCST 12(AX), Z8, Z3
+	VFMADD231PS.BCST 16(AX), Z8, Z4
+	VFMADD231PS.BCST 20(AX), Z8, Z5
+	VFMADD231PS.BCST 24(AX), Z8, Z6
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 28(AX), Z8, Z7
+	ADDQ             $+32, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+68(FP), X9
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z9
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z1, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z3, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z5, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      Z10, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z7, Z10
+	VMOVUPS      Z10, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VPMOVZXWD    (CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    32(CX), Y17
+	VPSLLD       $0x10, Y17, Y17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	VPMOVZXWD    64(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    96(CX), Y17
+	VPSLLD       $0x10, Y17, Y17
+	VBROADCASTSS 32(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 36(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 40(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 44(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 48(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 52(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 56(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	VBROADCASTSS 60(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	VPMOVZXWD    128(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    160(CX), Y17
+	VPSLLD       $0x10, Y17, Y17
+	VBROADCASTSS 64(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 68(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 72(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 76(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 80(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 84(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 88(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	PREFETCHT0   576(AX)
+	VBROADCASTSS 92(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	VPMOVZXWD    192(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    224(CX), Y17
+	VPSLLD       $0x10, Y17, Y17
+	VBROADCASTSS 96(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 100(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 104(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 108(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 112(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 116(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 120(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	VBROADCASTSS 124(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	ADDQ         $+128, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VPMOVZXWD    (CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    32(CX), Y17
+	VPSLLD       $0x10, Y17, Y17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Y17, Y18, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Y17, Y18, Y3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Y17, Y18, Y5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Y17, Y18, Y7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Y17, Y18, Y9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Y17, Y18, Y11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Y17, Y18, Y13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Y17, Y18, Y15
+	ADDQ         $+32, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z17
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z0, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y1, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z2, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y3, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z4, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y5, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z6, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y7, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z8, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y9, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z10, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y11, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z12, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y13, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z14, Z18
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y17, Y0, Y0
+	VFMADD231PS  Y16, Y15, Y0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z16, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y16, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y16, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y16, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y16, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Y16, Y9, Y9
+	VMOVUPS Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Y16, Y11, Y11
+	VMOVUPS Y11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Y16, Y13, Y13
+	VMOVUPS Y13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Y16, Y15, Y15
+	VMOVUPS Y15, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    32(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VPMOVZXWD    64(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    96(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS 32(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 36(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 40(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 44(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 48(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 52(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 56(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 60(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VPMOVZXWD    128(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    160(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS 64(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 68(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 72(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 76(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 80(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 84(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 88(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   576(AX)
+	VBROADCASTSS 92(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VPMOVZXWD    192(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    224(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS 96(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 100(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 104(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 108(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 112(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 116(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 120(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 124(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+128, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    32(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+32, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z17
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z0, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z1, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z2, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z3, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z4, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z5, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z6, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z7, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z8, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z9, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z10, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z11, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z12, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z13, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z14, Z18
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z15, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z16, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z16, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z16, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z16, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z16, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z16, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z16, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z16, Z13, Z13
+	VMOVUPS Z13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z16, Z15, Z15
+	VMOVUPS Z15, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+8, SI, R8
+	ADDQ   BX, R8
+
+	// 8×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    32(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VPMOVZXWD    64(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    96(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS 32(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 36(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 40(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 44(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 48(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 52(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 56(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 60(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VPMOVZXWD    128(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    160(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS 64(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 68(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 72(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 76(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 80(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 84(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 88(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   576(AX)
+	VBROADCASTSS 92(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	VPMOVZXWD    192(CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    224(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS 96(AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 100(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 104(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 108(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 112(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 116(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 120(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 124(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+128, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Z16
+	VPSLLD       $0x10, Z16, Z16
+	VPMOVZXWD    32(CX), Z17
+	VPSLLD       $0x10, Z17, Z17
+	VBROADCASTSS (AX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(AX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(AX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(AX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(AX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(AX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 28(AX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         $+32, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISS     beta+68(FP), X17
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z17
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z0, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z1, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z2, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z3, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z4, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z5, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z6, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z7, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z8, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z9, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z10, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z11, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z12, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z13, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z18
+	VMULPS       Z17, Z18, Z18
+	VFMADD231PS  Z16, Z14, Z18
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z17, Z0, Z0
+	VFMADD231PS  Z16, Z15, Z0
+	VMOVUPS      Z18, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z16, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z16, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z16, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z16, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z16, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z16, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z16, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z16, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z16, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z16, Z15, Z15
+	VMOVUPS Z15, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX512x10(SB), NOSPLIT, $0-72
+	MOVQ   n+56(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+25
+	JGE    wide
+	CMPQ   AX, $+17
+	JGE    wide_half
+	CMPQ   AX, $+9
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VPMOVZXWD        (CX), Y10
+	VPSLLD           $0x10, Y10, Y10
+	VFMADD231PS.BCST (AX), Y10, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y10, Y1
+	VFMADD231PS.BCST 8(AX), Y10, Y2
+	VFMADD231PS.BCST 12(AX), Y10, Y3
+	VFMADD231PS.BCST 16(AX), Y10, Y4
+	VFMADD231PS.BCST 20(AX), Y10, Y5
+	VFMADD231PS.BCST 24(AX), Y10, Y6
+	VFMADD231PS.BCST 28(AX), Y10, Y7
+	VFMADD231PS.BCST 32(AX), Y10, Y8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Y10, Y9
+	VPMOVZXWD        64(CX), Y10
+	VPSLLD           $0x10, Y10, Y10
+	VFMADD231PS.BCST 40(AX), Y10, Y0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 44(AX), Y10, Y1
+	VFMADD231PS.BCST 48(AX), Y10, Y2
+	VFMADD231PS.BCST 52(AX), Y10, Y3
+	VFMADD231PS.BCST 56(AX), Y10, Y4
+	VFMADD231PS.BCST 60(AX), Y10, Y5
+	VFMADD231PS.BCST 64(AX), Y10, Y6
+	VFMADD231PS.BCST 68(AX), Y10, Y7
+	VFMADD231PS.BCST 72(AX), Y10, Y8
+	VFMADD231PS.BCST 76(AX), Y10, Y9
+	VPMOVZXWD        128(CX), Y10
+	VPSLLD           $0x10, Y10, Y10
+	VFMADD231PS.BCST 80(AX), Y10, Y0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 84(AX), Y10, Y1
+	VFMADD231PS.BCST 88(AX), Y10, Y2
+	VFMADD231PS.BCST 92(AX), Y10, Y3
+	VFMADD231PS.BCST 96(AX), Y10, Y4
+	VFMADD231PS.BCST 100(AX), Y10, Y5
+	VFMADD231PS.BCST 104(AX), Y10, Y6
+	VFMADD231PS.BCST 108(AX), Y10, Y7
+	VFMADD231PS.BCST 112(AX), Y10, Y8
+	PREFETCHT0       592(AX)
+	VFMADD231PS.BCST 116(AX), Y10, Y9
+	VPMOVZXWD        192(CX), Y10
+	VPSLLD           $0x10, Y10, Y10
+	VFMADD231PS.BCST 120(AX), Y10, Y0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 124(AX), Y10, Y1
+	VFMADD231PS.BCST 128(AX), Y10, Y2
+	VFMADD231PS.BCST 132(AX), Y10, Y3
+	VFMADD231PS.BCST 136(AX), Y10, Y4
+	VFMADD231PS.BCST 140(AX), Y10, Y5
+	VFMADD231PS.BCST 144(AX), Y10, Y6
+	VFMADD231PS.BCST 148(AX), Y10, Y7
+	VFMADD231PS.BCST 152(AX), Y10, Y8
+	VFMADD231PS.BCST 156(AX), Y10, Y9
+	ADDQ             $+160, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VPMOVZXWD        (CX), Y10
+	VPSLLD           $0x10, Y10, Y10
+	VFMADD231PS.BCST (AX), Y10, Y0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Y10, Y1
+	VFMADD231PS.BCST 8(AX), Y10, Y2
+	VFMADD231PS.BCST 12(AX), Y10, Y3
+	VFMADD231PS.BCST 16(AX), Y10, Y4
+	VFMADD231PS.BCST 20(AX), Y10, Y5
+	VFMADD231PS.BCST 24(AX), Y10, Y6
+	VFMADD231PS.BCST 28(AX), Y10, Y7
+	VFMADD231PS.BCST 32(AX), Y10, Y8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Y10, Y9
+	ADDQ             $+40, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+68(FP), X11
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z11
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y0, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y1, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y2, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y3, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y4, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y5, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y6, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y7, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y8, Y12
+	VMOVUPS      Y12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y9, Y12
+	VMOVUPS      Y12, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPS  Y10, Y0, Y0
+	VMOVUPS Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y1, Y1
+	VMOVUPS Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y2, Y2
+	VMOVUPS Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y3, Y3
+	VMOVUPS Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y4, Y4
+	VMOVUPS Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y5, Y5
+	VMOVUPS Y5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y6, Y6
+	VMOVUPS Y6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y7, Y7
+	VMOVUPS Y7, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y8, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPS  Y10, Y9, Y9
+	VMOVUPS Y9, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VPMOVZXWD        (CX), Z10
+	VPSLLD           $0x10, Z10, Z10
+	VFMADD231PS.BCST (AX), Z10, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z10, Z1
+	VFMADD231PS.BCST 8(AX), Z10, Z2
+	VFMADD231PS.BCST 12(AX), Z10, Z3
+	VFMADD231PS.BCST 16(AX), Z10, Z4
+	VFMADD231PS.BCST 20(AX), Z10, Z5
+	VFMADD231PS.BCST 24(AX), Z10, Z6
+	VFMADD231PS.BCST 28(AX), Z10, Z7
+	VFMADD231PS.BCST 32(AX), Z10, Z8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Z10, Z9
+	VPMOVZXWD        64(CX), Z10
+	VPSLLD           $0x10, Z10, Z10
+	VFMADD231PS.BCST 40(AX), Z10, Z0
+	PREFETCHT0       320(CX)
+	VFMADD231PS.BCST 44(AX), Z10, Z1
+	VFMADD231PS.BCST 48(AX), Z10, Z2
+	VFMADD231PS.BCST 52(AX), Z10, Z3
+	VFMADD231PS.BCST 56(AX), Z10, Z4
+	VFMADD231PS.BCST 60(AX), Z10, Z5
+	VFMADD231PS.BCST 64(AX), Z10, Z6
+	VFMADD231PS.BCST 68(AX), Z10, Z7
+	VFMADD231PS.BCST 72(AX), Z10, Z8
+	VFMADD231PS.BCST 76(AX), Z10, Z9
+	VPMOVZXWD        128(CX), Z10
+	VPSLLD           $0x10, Z10, Z10
+	VFMADD231PS.BCST 80(AX), Z10, Z0
+	PREFETCHT0       384(CX)
+	VFMADD231PS.BCST 84(AX), Z10, Z1
+	VFMADD231PS.BCST 88(AX), Z10, Z2
+	VFMADD231PS.BCST 92(AX), Z10, Z3
+	VFMADD231PS.BCST 96(AX), Z10, Z4
+	VFMADD231PS.BCST 100(AX), Z10, Z5
+	VFMADD231PS.BCST 104(AX), Z10, Z6
+	VFMADD231PS.BCST 108(AX), Z10, Z7
+	VFMADD231PS.BCST 112(AX), Z10, Z8
+	PREFETCHT0       592(AX)
+	VFMADD231PS.BCST 116(AX), Z10, Z9
+	VPMOVZXWD        192(CX), Z10
+	VPSLLD           $0x10, Z10, Z10
+	VFMADD231PS.BCST 120(AX), Z10, Z0
+	PREFETCHT0       448(CX)
+	VFMADD231PS.BCST 124(AX), Z10, Z1
+	VFMADD231PS.BCST 128(AX), Z10, Z2
+	VFMADD231PS.BCST 132(AX), Z10, Z3
+	VFMADD231PS.BCST 136(AX), Z10, Z4
+	VFMADD231PS.BCST 140(AX), Z10, Z5
+	VFMADD231PS.BCST 144(AX), Z10, Z6
+	VFMADD231PS.BCST 148(AX), Z10, Z7
+	VFMADD231PS.BCST 152(AX), Z10, Z8
+	VFMADD231PS.BCST 156(AX), Z10, Z9
+	ADDQ             $+160, AX
+	ADDQ             $+256, CX
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	PREFETCHT0       127(DI)
+	ADDQ             SI, DI
+	CMPQ             DI, R8
+	CMOVQGE          BX, DI
+	PREFETCHT1       (DX)
+	ADDQ             $+64, DX
+	DECQ             R10
+	JNZ              narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VPMOVZXWD        (CX), Z10
+	VPSLLD           $0x10, Z10, Z10
+	VFMADD231PS.BCST (AX), Z10, Z0
+	PREFETCHT0       256(CX)
+	VFMADD231PS.BCST 4(AX), Z10, Z1
+	VFMADD231PS.BCST 8(AX), Z10, Z2
+	VFMADD231PS.BCST 12(AX), Z10, Z3
+	VFMADD231PS.BCST 16(AX), Z10, Z4
+	VFMADD231PS.BCST 20(AX), Z10, Z5
+	VFMADD231PS.BCST 24(AX), Z10, Z6
+	VFMADD231PS.BCST 28(AX), Z10, Z7
+	VFMADD231PS.BCST 32(AX), Z10, Z8
+	PREFETCHT0       512(AX)
+	VFMADD231PS.BCST 36(AX), Z10, Z9
+	ADDQ             $+40, AX
+	ADDQ             $+64, CX
+	DECQ             R9
+	JNZ              narrow_single
+
+narrow_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+68(FP), X11
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z11
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z0, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z1, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z2, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z3, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z4, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z5, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z6, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z7, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z8, Z12
+	VMOVUPS      Z12, K1, (AX)
+	DECQ         DX
+	JZ           narrow_done
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z9, Z12
+	VMOVUPS      Z12, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z10, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z6, Z6
+	VMOVUPS Z6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z7, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z8, Z8
+	VMOVUPS Z8, K1, (AX)
+	DECQ    DX
+	JZ      narrow_done
+	ADDQ    CX, AX
+	VMULPS  Z10, Z9, Z9
+	VMOVUPS Z9, K1, (AX)
+
+narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	VXORPS Z18, Z18, Z18
+	VXORPS Y19, Y19, Y19
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VPMOVZXWD    (CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    32(CX), Y21
+	VPSLLD       $0x10, Y21, Y21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	VPMOVZXWD    64(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    96(CX), Y21
+	VPSLLD       $0x10, Y21, Y21
+	VBROADCASTSS 40(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 44(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 48(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 52(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 56(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 60(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 64(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 68(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 72(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	VBROADCASTSS 76(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	VPMOVZXWD    128(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    160(CX), Y21
+	VPSLLD       $0x10, Y21, Y21
+	VBROADCASTSS 80(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 84(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 88(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 92(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 96(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 100(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 104(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 108(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 112(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	PREFETCHT0   592(AX)
+	VBROADCASTSS 116(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	VPMOVZXWD    192(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    224(CX), Y21
+	VPSLLD       $0x10, Y21, Y21
+	VBROADCASTSS 120(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 124(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 128(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 132(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 136(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 140(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 144(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 148(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 152(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	VBROADCASTSS 156(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	ADDQ         $+160, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VPMOVZXWD    (CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    32(CX), Y21
+	VPSLLD       $0x10, Y21, Y21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Y21, Y22, Y1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Y21, Y22, Y3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Y21, Y22, Y5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Y21, Y22, Y7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Y21, Y22, Y9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Y21, Y22, Y11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Y21, Y22, Y13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Y21, Y22, Y15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Y21, Y22, Y17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Y21, Y22, Y19
+	ADDQ         $+40, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISS     beta+68(FP), X21
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z21
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z0, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y1, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z2, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y3, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z4, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y5, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z6, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y7, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z8, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y9, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z10, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y11, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z12, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y13, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z14, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y15, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z16, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y17, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z18, Z22
+	VMOVUPS.Z    64(AX), K1, Y0
+	VMULPS       Y21, Y0, Y0
+	VFMADD231PS  Y20, Y19, Y0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPS  Z20, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Y20, Y1, Y1
+	VMOVUPS Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Y20, Y3, Y3
+	VMOVUPS Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Y20, Y5, Y5
+	VMOVUPS Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Y20, Y7, Y7
+	VMOVUPS Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Y20, Y9, Y9
+	VMOVUPS Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Y20, Y11, Y11
+	VMOVUPS Y11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Y20, Y13, Y13
+	VMOVUPS Y13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Y20, Y15, Y15
+	VMOVUPS Y15, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Y20, Y17, Y17
+	VMOVUPS Y17, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Y20, Y19, Y19
+	VMOVUPS Y19, K1, 64(AX)
+
+wide_half_done:
+	VZEROUPPER
+	RET
+
+wide:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+16, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VPMOVZXWD    (CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    32(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VPMOVZXWD    64(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    96(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS 40(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 44(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 48(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 52(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 56(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 60(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 64(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 68(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 72(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 76(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VPMOVZXWD    128(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    160(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS 80(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 84(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 88(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 92(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 96(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 100(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 104(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 108(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 112(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   592(AX)
+	VBROADCASTSS 116(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VPMOVZXWD    192(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    224(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS 120(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 124(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 128(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 132(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 136(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 140(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 144(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 148(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 152(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 156(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+160, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VPMOVZXWD    (CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    32(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+40, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISS     beta+68(FP), X21
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z21
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z0, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z1, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z2, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z3, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z4, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z5, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z6, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z7, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z8, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z9, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z10, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z11, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z12, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z13, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z14, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z15, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z16, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z17, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z18, Z22
+	VMOVUPS.Z    64(AX), K1, Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z19, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z20, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z20, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z20, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z20, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z20, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z20, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z20, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z20, Z13, Z13
+	VMOVUPS Z13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z20, Z15, Z15
+	VMOVUPS Z15, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Z20, Z17, Z17
+	VMOVUPS Z17, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Z20, Z19, Z19
+	VMOVUPS Z19, K1, 64(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   BX, DI
+	IMUL3Q $+10, SI, R8
+	ADDQ   BX, R8
+
+	// 10×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VPMOVZXWD    (CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    32(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VPMOVZXWD    64(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    96(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS 40(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   320(CX)
+	VBROADCASTSS 44(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 48(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 52(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 56(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 60(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 64(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 68(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 72(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 76(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VPMOVZXWD    128(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    160(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS 80(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   384(CX)
+	VBROADCASTSS 84(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 88(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 92(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 96(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 100(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 104(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 108(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 112(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   592(AX)
+	VBROADCASTSS 116(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	VPMOVZXWD    192(CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    224(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS 120(AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   448(CX)
+	VBROADCASTSS 124(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 128(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 132(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 136(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 140(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 144(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 148(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 152(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 156(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+160, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VPMOVZXWD    (CX), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VPMOVZXWD    32(CX), Z21
+	VPSLLD       $0x10, Z21, Z21
+	VBROADCASTSS (AX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	PREFETCHT0   256(CX)
+	VBROADCASTSS 4(AX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(AX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(AX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(AX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(AX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(AX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(AX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(AX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 36(AX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         $+40, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISS     beta+68(FP), X21
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+68(FP), Z21
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z0, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z1, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z2, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z3, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z4, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z5, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z6, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z7, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z8, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z9, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z10, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z11, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z12, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z13, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z14, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z15, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z16, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z17, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	DECQ         DX
+	JZ           whole_done
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z22
+	VMULPS       Z21, Z22, Z22
+	VFMADD231PS  Z20, Z18, Z22
+	VMOVUPS      64(AX), Z0
+	VMULPS       Z21, Z0, Z0
+	VFMADD231PS  Z20, Z19, Z0
+	VMOVUPS      Z22, (AX)
+	VMOVUPS      Z0, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z20, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z20, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z20, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z20, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z20, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z20, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z20, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z20, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z14, Z14
+	VMOVUPS Z14, (AX)
+	VMULPS  Z20, Z15, Z15
+	VMOVUPS Z15, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z16, Z16
+	VMOVUPS Z16, (AX)
+	VMULPS  Z20, Z17, Z17
+	VMOVUPS Z17, 64(AX)
+	DECQ    DX
+	JZ      whole_done
+	ADDQ    CX, AX
+	VMULPS  Z20, Z18, Z18
+	VMOVUPS Z18, (AX)
+	VMULPS  Z20, Z19, Z19
+	VMOVUPS Z19, 64(AX)
+
+whole_done:
+	VZEROUPPER
+	RET
+
+// func PackedBF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·PackedBF16F32AVX512x12(SB), NOSPLIT, $0-72
 	MOVQ   n+56(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
@@ -4314,7 +16999,6 @@ narrow_half_unrolled:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Y12, Y1
 	VFMADD231PS.BCST 8(AX), Y12, Y2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Y12, Y3
 	VFMADD231PS.BCST 16(AX), Y12, Y4
 	VFMADD231PS.BCST 20(AX), Y12, Y5
@@ -4331,7 +17015,6 @@ narrow_half_unrolled:
 	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 52(AX), Y12, Y1
 	VFMADD231PS.BCST 56(AX), Y12, Y2
-	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 60(AX), Y12, Y3
 	VFMADD231PS.BCST 64(AX), Y12, Y4
 	VFMADD231PS.BCST 68(AX), Y12, Y5
@@ -4347,7 +17030,6 @@ narrow_half_unrolled:
 	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 100(AX), Y12, Y1
 	VFMADD231PS.BCST 104(AX), Y12, Y2
-	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 108(AX), Y12, Y3
 	VFMADD231PS.BCST 112(AX), Y12, Y4
 	VFMADD231PS.BCST 116(AX), Y12, Y5
@@ -4364,7 +17046,6 @@ narrow_half_unrolled:
 	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 148(AX), Y12, Y1
 	VFMADD231PS.BCST 152(AX), Y12, Y2
-	PREFETCHT0       512(CX)
 	VFMADD231PS.BCST 156(AX), Y12, Y3
 	VFMADD231PS.BCST 160(AX), Y12, Y4
 	VFMADD231PS.BCST 164(AX), Y12, Y5
@@ -4400,7 +17081,6 @@ narrow_half_single:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Y12, Y1
 	VFMADD231PS.BCST 8(AX), Y12, Y2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Y12, Y3
 	VFMADD231PS.BCST 16(AX), Y12, Y4
 	VFMADD231PS.BCST 20(AX), Y12, Y5
@@ -4618,7 +17298,6 @@ narrow_unrolled:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Z12, Z3
 	VFMADD231PS.BCST 16(AX), Z12, Z4
 	VFMADD231PS.BCST 20(AX), Z12, Z5
@@ -4635,7 +17314,6 @@ narrow_unrolled:
 	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 52(AX), Z12, Z1
 	VFMADD231PS.BCST 56(AX), Z12, Z2
-	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 60(AX), Z12, Z3
 	VFMADD231PS.BCST 64(AX), Z12, Z4
 	VFMADD231PS.BCST 68(AX), Z12, Z5
@@ -4651,7 +17329,6 @@ narrow_unrolled:
 	PREFETCHT0       384(CX)
 	VFMADD231PS.BCST 100(AX), Z12, Z1
 	VFMADD231PS.BCST 104(AX), Z12, Z2
-	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 108(AX), Z12, Z3
 	VFMADD231PS.BCST 112(AX), Z12, Z4
 	VFMADD231PS.BCST 116(AX), Z12, Z5
@@ -4668,7 +17345,6 @@ narrow_unrolled:
 	PREFETCHT0       448(CX)
 	VFMADD231PS.BCST 148(AX), Z12, Z1
 	VFMADD231PS.BCST 152(AX), Z12, Z2
-	PREFETCHT0       512(CX)
 	VFMADD231PS.BCST 156(AX), Z12, Z3
 	VFMADD231PS.BCST 160(AX), Z12, Z4
 	VFMADD231PS.BCST 164(AX), Z12, Z5
@@ -4704,7 +17380,6 @@ narrow_single:
 	PREFETCHT0       256(CX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
-	PREFETCHT0       320(CX)
 	VFMADD231PS.BCST 12(AX), Z12, Z3
 	VFMADD231PS.BCST 16(AX), Z12, Z4
 	VFMADD231PS.BCST 20(AX), Z12, Z5
@@ -4943,7 +17618,6 @@ wide_half_unrolled:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -4986,7 +17660,6 @@ wide_half_unrolled:
 	VBROADCASTSS 56(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   384(CX)
 	VBROADCASTSS 60(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -5028,7 +17701,6 @@ wide_half_unrolled:
 	VBROADCASTSS 104(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   448(CX)
 	VBROADCASTSS 108(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -5071,7 +17743,6 @@ wide_half_unrolled:
 	VBROADCASTSS 152(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   512(CX)
 	VBROADCASTSS 156(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -5133,7 +17804,6 @@ wide_half_single:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Y25, Y26, Y5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Y25, Y26, Y7
@@ -5462,7 +18132,6 @@ wide_unrolled:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -5505,7 +18174,6 @@ wide_unrolled:
 	VBROADCASTSS 56(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   384(CX)
 	VBROADCASTSS 60(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -5547,7 +18215,6 @@ wide_unrolled:
 	VBROADCASTSS 104(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   448(CX)
 	VBROADCASTSS 108(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -5590,7 +18257,6 @@ wide_unrolled:
 	VBROADCASTSS 152(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   512(CX)
 	VBROADCASTSS 156(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -5652,7 +18318,6 @@ wide_single:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -5974,7 +18639,6 @@ whole_unrolled:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -6017,7 +18681,6 @@ whole_unrolled:
 	VBROADCASTSS 56(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   384(CX)
 	VBROADCASTSS 60(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -6059,7 +18722,6 @@ whole_unrolled:
 	VBROADCASTSS 104(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   448(CX)
 	VBROADCASTSS 108(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -6102,7 +18764,6 @@ whole_unrolled:
 	VBROADCASTSS 152(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   512(CX)
 	VBROADCASTSS 156(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
@@ -6164,7 +18825,6 @@ whole_single:
 	VBROADCASTSS 8(AX), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   320(CX)
 	VBROADCASTSS 12(AX), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7

@@ -306,12 +306,14 @@ func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register,
 // the last row. The tile has then arrived when the sums are done, without delaying the operands: a
 // core has about ten outstanding misses. Prefetching rows beyond m is harmless, because a prefetch
 // never faults.
-func (g *generator) fetchTile() func() { return g.fetchTileAt(g.param("c"), g.stride("ldc")) }
+func (g *generator) fetchTile(rows int) func() {
+	return g.fetchTileAt(g.param("c"), g.stride("ldc"), rows)
+}
 
-func (g *generator) fetchTileAt(c, ldc reg.Register) func() {
+func (g *generator) fetchTileAt(c, ldc reg.Register, rows int) func() {
 	at, end := g.GP64(), g.GP64()
 	g.MOVQ(c, at)
-	g.IMUL3Q(operand.I32(g.mr), ldc, end)
+	g.IMUL3Q(operand.I32(rows), ldc, end)
 	g.ADDQ(c, end)
 	return func() {
 		g.fetchRowOfC(at)

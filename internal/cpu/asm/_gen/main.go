@@ -141,7 +141,9 @@ func (g *generator) functions() {
 	if g.goType == "float32" && g.group == 1 {
 		for _, f := range packers {
 			if halves[f.name] != nil {
-				g.packedHalves(f)
+				for rows := 2; rows <= g.mr; rows += 2 { // a step of one row takes as long as one of two
+					g.packedHalves(f, rows)
+				}
 			}
 		}
 	}
@@ -247,15 +249,16 @@ func (g *generator) packed() {
 	g.micro(micro{rows: g.mr, open: g.panels, end: masked, limitRows: true})
 }
 
-// packedHalves writes the micro-kernel for panels of B with 16-bit elements.
-func (g *generator) packedHalves(f packer) {
-	name := "Packed" + f.name + g.suffix()
+// packedHalves writes the micro-kernel for panels of B with 16-bit elements and panels of A with the
+// given rows.
+func (g *generator) packedHalves(f packer, rows int) {
+	name := fmt.Sprintf("Packed%s%sx%d", f.name, g.suffix(), rows)
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		append(g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i",
-			g.words.panel),
+		append(g.docLoop(name, fmt.Sprintf("m×n elements of C, m ≤ %d and n ≤ NR, from packed panels", rows), "i < m",
+			"p < k", fmt.Sprintf("p*%d+i", rows), g.words.panel),
 			"", "The elements of b are "+strings.Fields(f.desc)[1]+" and widened as they are loaded.")...)
-	g.micro(micro{rows: g.mr, open: func(int) operands {
-		return g.panelsOf(2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
+	g.micro(micro{rows: rows, open: func(rows int) operands {
+		return g.panelsOf(rows, 2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
 	}, end: masked, limitRows: true})
 }
 

@@ -33,14 +33,14 @@ const (
 
 const lineBytes = 64 // of a cache line
 
-// panels returns packed operands. Each step of k takes mr values of A and nr of B, so every address
-// is a constant offset from one of two pointers.
-func (g *generator) panels(int) operands { return g.panelsOf(g.size, nil) }
+// panels returns packed operands. Each step of k takes as many values of A as the tile has rows and
+// nr of B, so every address is a constant offset from one of two pointers.
+func (g *generator) panels(rows int) operands { return g.panelsOf(rows, g.size, nil) }
 
 // panelsOf is panels with elements of B of another size, to be widened.
-func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Register)) operands {
+func (g *generator) panelsOf(rows, sizeB int, widen func(b operand.Mem, dst reg.Register)) operands {
 	a, b, next := g.param("a"), g.param("b"), g.param("next")
-	aStep, bStep := g.mr*g.size, g.nr*sizeB
+	aStep, bStep := rows*g.size, g.nr*sizeB
 	panels := operands{
 		fetchNext: func() {
 			g.PREFETCHT1(operand.Mem{Base: next})
@@ -48,14 +48,14 @@ func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Regist
 		},
 		widen:  widen,
 		sizeB:  sizeB,
-		fetchC: g.fetchTile(),
+		fetchC: g.fetchTile(rows),
 		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
 		b:      func(u int) operand.Mem { return operand.Mem{Base: b, Disp: u * bStep} },
 		fetch: func(u, i, _ int) {
 			if g.fetchB {
-				g.fetchRow(i, g.mr, g.nr*g.size, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
+				g.fetchRow(i, rows, bStep, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
 			}
-			if newLine := u*aStep%lineBytes < aStep; newLine && i == g.mr-2 {
+			if newLine := u*aStep%lineBytes < aStep; newLine && i == rows-2 {
 				g.PREFETCHT0(operand.Mem{Base: a, Disp: u*aStep + panelBytes})
 			}
 		},

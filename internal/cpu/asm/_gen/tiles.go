@@ -54,7 +54,7 @@ func (g *generator) packedTiles() {
 
 	g.configureTiles()
 	g.Label("panel")
-	g.multiplyTiles(a, next, line, g.fetchTileAt(c, ldc))
+	g.multiplyTiles(a, next, line, g.fetchTileAt(c, ldc, g.mr))
 	rowOfSums := g.nr * g.size
 	for i := range 2 {
 		for j := range 2 {
