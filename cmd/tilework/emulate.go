@@ -271,10 +271,17 @@ func runLaunch(
 	return newEmulateResult(report, stats, took, err), err
 }
 
+// loadFactor is the largest measured memory for a program divided by the length of its text, for a
+// text of labels and branches.
+const loadFactor = 80
+
 func loadPTX(file string) (*emu.Program, error) {
 	text, err := ptx.ReadFile(file)
 	if err != nil {
 		return nil, matio.FileError(err)
+	}
+	if err := host.CheckMemory(loadFactor*len(text), "the program in "+file); err != nil {
+		return nil, err
 	}
 	module, err := ptx.Parse(file, text)
 	if err != nil {

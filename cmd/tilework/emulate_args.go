@@ -30,7 +30,7 @@ type kernelArg struct {
 	array  *matio.Array // instead of layout for other element types and numbers of dimensions
 	file   string       // the file of the matrix or array
 	output bool         // it is written to the file at the end
-	fields []kernelArg  // of a structure
+	fields []kernelArg  // of a structure, if they have files
 }
 
 // exampleArgs returns an argument for each parameter. It takes 64-bit integers for pointers, and
@@ -88,6 +88,10 @@ func (f *emulateFlags) parseArgs(
 		a, err := f.parseArg(ctx, mem, text)
 		if err != nil {
 			return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): %w", text, i+1, err))
+		}
+		if a.file == "" && len(a.fields) == 0 { // shares nothing with any of the others
+			args = append(args, a)
+			continue
 		}
 		for j, b := range args {
 			if a.sharesFile(b) {

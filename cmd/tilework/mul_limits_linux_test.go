@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -87,6 +88,23 @@ func TestMemoryLimits(t *testing.T) {
 				t.Errorf("%s, %s: failed %d times and succeeded %d times, want both", args, key, refused, done)
 			}
 		}
+	}
+}
+
+// TestProgramMemory checks that a long PTX file is refused if the process may not have the memory
+// that its program can take.
+func TestProgramMemory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("long.ptx", bytes.Repeat([]byte("L:\n"), 10<<20), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, stderr := process("emulate long.ptx --list", memoryLimit+"=VmSize 1024")
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	const want = "out of memory: the program in long.ptx"
+	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d, %.500q, want 2 and %q", code, stderr, want)
 	}
 }
 

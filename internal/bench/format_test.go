@@ -402,6 +402,29 @@ func FuzzReadRecords(f *testing.F) {
 	})
 }
 
+// TestReadRecordsIsLinear grows files that repeat one token by a factor of eight, and checks that the
+// allocated bytes grow by at most twice as much. They would grow by 64 if the reader copied its
+// input at each token.
+func TestReadRecordsIsLinear(t *testing.T) {
+	const record = `{"schema":1,"subject":"a","in":"float32","out":"float32","m":1,"n":1,"k":1,"error":"no"}`
+	for _, c := range []struct{ start, token, end string }{
+		{"", record, ""}, {"", record + "\n", ""}, {"[", record + ",", record + "]"},
+		{"", " ", record}, {"", "\n", record}, {"[", " ", "]"}, {"", "[", ""}, {"", "{", ""}, {"", `"`, ""}, {"", "1", ""},
+		{`{"subject":"`, "x", `"}`}, {`{"subject":"`, `\u0041`, `"}`}, {`{"samples":[`, "1,", "1]}"},
+		{`{"samples":`, "[", ""}, {`{"environment":`, `{"a":`, ""}, {"{", `"m":1,`, `"m":1}`}, {"{", `"x":1,`, `"x":1}`},
+	} {
+		cost := func(n int) uint64 {
+			text := c.start + strings.Repeat(c.token, n/len(c.token)) + c.end
+			return testkit.Allocated(func() { ReadRecords(strings.NewReader(text)) }) // with or without an error
+		}
+		const small, factor = 64 << 10, 8
+		if few, many := cost(small), cost(factor*small); many > 2*factor*max(few, small) {
+			t.Errorf("%s%s…: %d bytes allocated for %d of text, and %d for %d times as many", c.start, c.token, few, small,
+				many, factor)
+		}
+	}
+}
+
 // full is a writer that fails after n bytes.
 type full struct{ n int }
 
