@@ -402,8 +402,8 @@ func FuzzReadRecords(f *testing.F) {
 	})
 }
 
-// TestReadRecordsIsLinear grows files that repeat one token by a factor of eight, and checks that the
-// allocated bytes grow by at most twice as much. They would grow by 64 if the reader copied its
+// TestReadRecordsIsLinear grows files that repeat one token by a factor of eight, and checks that
+// the allocated bytes grow by at most twice as much. They would grow by 64 if the reader copied its
 // input at each token.
 func TestReadRecordsIsLinear(t *testing.T) {
 	const record = `{"schema":1,"subject":"a","in":"float32","out":"float32","m":1,"n":1,"k":1,"error":"no"}`

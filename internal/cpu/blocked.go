@@ -115,8 +115,8 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	return d
 }
 
-// columnsPerRow is the least number of columns of a block of B for each row of A if each block packs
-// A again. Packing A then takes at most an eighth of the time of packing B.
+// columnsPerRow is the least number of columns of a block of B for each row of A if each block
+// packs A again. Packing A then takes at most an eighth of the time of packing B.
 const columnsPerRow = 8
 
 // blocks returns the largest block sizes to pack at a time. A block that is soon done with is

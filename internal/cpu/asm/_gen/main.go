@@ -249,8 +249,8 @@ func (g *generator) packed() {
 	g.micro(micro{rows: g.mr, open: g.panels, end: masked, limitRows: true})
 }
 
-// packedHalves writes the micro-kernel for panels of B with 16-bit elements and panels of A with the
-// given rows.
+// packedHalves writes the micro-kernel for panels of B with 16-bit elements and panels of A with
+// the given rows.
 func (g *generator) packedHalves(f packer, rows int) {
 	name := fmt.Sprintf("Packed%s%sx%d", f.name, g.suffix(), rows)
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
