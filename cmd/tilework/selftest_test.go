@@ -222,9 +222,9 @@ func (d *countingDevice) Load(ctx context.Context, text string) (device.Module, 
 // compiling takes most of its time there, and that each kernel runs with each type of operands. The
 // complete list is that of the default command.
 func TestSelftestCompilesFew(t *testing.T) {
-	args, limit := "selftest --device emu --kernels naive,wgmma-tf32 --cases 1 --format json", 40
+	args, limit := "selftest --device emu --kernels naive,wgmma-tf32 --cases 1 --format json", 50
 	if testkit.Full() {
-		args, limit = "selftest --device emu --format json", 250
+		args, limit = "selftest --device emu --format json", 260
 	}
 	var d *countingDevice
 	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {

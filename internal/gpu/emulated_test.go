@@ -5,6 +5,7 @@ import (
 	"testing"
 	"tilework/internal/testkit"
 
+	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
@@ -102,6 +103,9 @@ func TestLimits(t *testing.T) {
 						}
 						if pair.Out != pair.In.Info().Results[0] {
 							continue // only the conversion before the store differs
+						}
+						if pair.In == dtype.U8 {
+							continue // the kernel multiplies int8
 						}
 						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {
