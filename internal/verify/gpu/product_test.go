@@ -3,6 +3,7 @@ package gpu
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tilework/dtype"
@@ -23,10 +24,7 @@ func TestProduct(t *testing.T) {
 	checkers := []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit, check.Banks}
 	d := devicetest.Checked(t, check.Options{Only: checkers})
 	s.Backend = exec.New(d)
-	for _, typ := range dtype.All() {
-		if typ == dtype.U8 {
-			continue // such operands are checked on the host
-		}
+	for _, typ := range checkedTypes() {
 		for _, size := range [][2]int{
 			{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {5, 260}, {33, 512}, {2, 1000}, {0, 5}, {5, 0},
 		} {
@@ -55,6 +53,12 @@ func TestProduct(t *testing.T) {
 	if n := d.Used(); n != 0 {
 		t.Errorf("%d bytes are still allocated", n)
 	}
+}
+
+// checkedTypes returns the element types of the matrices that a device checks. Products of uint8 are
+// checked on the host.
+func checkedTypes() []dtype.Type {
+	return slices.DeleteFunc(slices.Clone(dtype.All()), func(t dtype.Type) bool { return t == dtype.U8 })
 }
 
 type productTest struct {

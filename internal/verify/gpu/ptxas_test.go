@@ -12,7 +12,7 @@ import (
 // TestAssembles assembles the kernels with ptxas.
 func TestAssembles(t *testing.T) {
 	assemble := ptxas.Assembler(t)
-	for _, typ := range dtype.All() {
+	for _, typ := range checkedTypes() {
 		for _, k := range []*kernel.Kernel{weightedProduct, plainProduct} {
 			assemble(k, kernel.Config{In: typ, Out: dtype.F64, TransA: true})
 			for vec := 1; vec <= elementsPerThread(typ); vec *= 2 {

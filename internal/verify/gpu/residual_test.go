@@ -31,10 +31,7 @@ func TestResidualCheck(t *testing.T) {
 		}
 		return p
 	}
-	for _, typ := range dtype.All() {
-		if typ == dtype.U8 {
-			continue // no product has such a C
-		}
+	for _, typ := range checkedTypes() {
 		whole := typ.Info().Integer
 		// numbers returns n sums, on the device and as numbers.
 		numbers := func(n int) (device.Ptr, []float64) {
