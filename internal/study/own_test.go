@@ -80,7 +80,7 @@ func TestOwnErrors(t *testing.T) {
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file"} }, "A: no file: want an .npy file"},
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.npy"} }, "A: a.npy: the file is empty or not chosen"},
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.npy", Data: []byte("1 2")} }, `file starts with "1 2`},
-		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.txt", Data: []byte("1 2")} }, `extension ".txt", want`},
+		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.foo", Data: []byte("1 2")} }, `extension ".foo", want`},
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "ptr"} }, `kind "ptr": want file, in, inout, out, update, zeros for`},
 		{func(q *OwnRequest) { q.Block[0] = 0 }, "block is (0,16,1): want sides from 1"},
 		{func(q *OwnRequest) { q.Entry = "other" }, "other"},
@@ -199,7 +199,7 @@ func TestOwnOddInput(t *testing.T) {
 		t.Errorf("got %+v, error %v; want a solved run without empty lines at the beginning", x, err)
 	}
 	for _, kind := range []string{"file", "inout"} {
-		empty := matio.Array{Type: "<f4", Shape: []int{0, 4}}
+		empty := matio.Array{Type: "f4", Shape: []int{0, 4}}
 		for i, a := range q.Args {
 			if a.Kind != "number" {
 				q.Args[i] = Arg{Kind: kind, File: "a.npy", Data: empty.Encode()}
