@@ -55,8 +55,8 @@ func TestProduct(t *testing.T) {
 	}
 }
 
-// checkedTypes returns the element types of the matrices that a device checks. Products of uint8 are
-// checked on the host.
+// checkedTypes returns the element types of the matrices that a device checks. The host checks
+// products of uint8.
 func checkedTypes() []dtype.Type {
 	return slices.DeleteFunc(slices.Clone(dtype.All()), func(t dtype.Type) bool { return t == dtype.U8 })
 }
