@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tilework/internal/cache"
+	"tilework/internal/dispatch/tuned"
 )
 
 // TestCSVFields checks the names and the texts of fields, in particular those that only some rows
@@ -49,7 +52,7 @@ func TestCSVFields(t *testing.T) {
 // TestListsAsData checks that the lists of commands have equal fields in CSV and in JSON, with
 // names in lower case, and that an empty list is one in JSON.
 func TestListsAsData(t *testing.T) {
-	t.Setenv("TILEWORK_CACHE", t.TempDir())
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	if stdout, _, code := run(t.Context(), "tune", "--show", "--format", "json"); code != 0 || stdout != "[]\n" {
 		t.Errorf("tune --show: exit code %d, %q, want an empty list", code, stdout)
 	}

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"tilework/internal/testkit"
 	"unicode/utf8"
+
+	"tilework/internal/cache"
+	"tilework/internal/dispatch/tuned"
+	"tilework/internal/testkit"
 )
 
 // TestTablesFit checks that tables fit into 80 and 100 columns.
 func TestTablesFit(t *testing.T) {
-	t.Setenv("TILEWORK_CACHE", t.TempDir())
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	for _, args := range []string{
 		"kernels", "devices", "occupancy --threads 256 --smem 2KB --regs 32 --gpu h200", "selftest --kernels loop --cases 5",
 		"bench --device emu --kernels naive,tiled:16,wgmma --dtypes float32,bfloat16 --sizes 4,8",
