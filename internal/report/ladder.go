@@ -66,7 +66,7 @@ func (s *study) ladder(g group) *Chart {
 		row := &drawing.Rows[at]
 		row.Values = append(row.Values, Value{
 			Key: slices.Index(sources, rung.source), V: r.GFLOPS * factor, Low: r.slowRate() * factor,
-			High: r.fastRate() * factor, Text: describe(s.label(rung.name, rung.source), r),
+			High: r.fastRate() * factor, Label: rateCell(r, factor).Text, Text: describe(s.label(rung.name, rung.source), r),
 		})
 		row.End = strings.TrimSuffix(ratesOf(row.Values)+" · "+gain.Text, " · ")
 		c.Table.add(textCell(s.label(rung.name, rung.source)), rateCell(r, factor), peakCell(r), timeCell(r), gain, total)
@@ -78,7 +78,7 @@ func (s *study) ladder(g group) *Chart {
 		r := p.rows[0]
 		name := s.label(p.name, p.source)
 		drawing.Legend = append(drawing.Legend, Key{Name: name, Mark: markLineOnly, Color: peer, Dash: refDash})
-		drawing.Refs = append(drawing.Refs, Ref{r.GFLOPS * factor, name + " " + digits(r.GFLOPS*factor),
+		drawing.Refs = append(drawing.Refs, Ref{r.GFLOPS * factor, name + " " + rateCell(r, factor).Text,
 			[]int{len(drawing.Legend) - 1}})
 		c.Table.add(textCell(name), rateCell(r, factor), peakCell(r), timeCell(r), textCell(""), textCell(""))
 	}
@@ -150,7 +150,7 @@ func (s *study) ladderAnswer(n int, first, last map[int]row) string {
 func ratesOf(values []Value) string {
 	var all []string
 	for _, v := range values {
-		all = append(all, digits(v.V))
+		all = append(all, v.Label)
 	}
 	return strings.Join(all, " → ")
 }

@@ -129,7 +129,7 @@ func (s *study) rateChart(g group) *Chart {
 	lines.X, lines.Y = sizeAxis(), Axis{Label: unit, Text: tick, To: 1.05 * top.GFLOPS * factor}
 	c := &Chart{ID: "rate-" + word(g.name), Title: "Rate: " + g.name, Drawing: lines}
 	c.Table = s.sizeTable(curves, unit, func(r row) Cell {
-		return numberCell(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain())+ofPeak(r), r.GFLOPS*factor)
+		return numberCell(rateCell(r, factor).Text+ofPeak(r), r.GFLOPS*factor)
 	})
 	c.Answer = fmt.Sprintf("%s reaches %s%s at %s.", s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
 	if best := fastestOurs(g.rows); best.Record != nil && best != top {
@@ -301,7 +301,7 @@ func (s *study) rateBars(g group, which string) *Chart {
 			key = libraries
 		}
 		row.Values = append(row.Values, Value{Key: key, V: r.GFLOPS * factor, Low: r.slowRate() * factor,
-			High: r.fastRate() * factor, Text: describe(name, r)})
+			High: r.fastRate() * factor, Label: rateCell(r, factor).Text, Text: describe(name, r)})
 		row.End = ratesOf(row.Values)
 		c.Table.add(textCell(products.of(r, shape(r.Record))), textCell(s.label(r.Subject, r.source)),
 			rateCell(r, factor), peakCell(r), timeCell(r),

@@ -377,9 +377,9 @@ func TestOvertakes(t *testing.T) {
 		{curve(cubic, 50, 150, 400), curve(twice, 50, 150, 400), 150 * math.Sqrt(400./150),
 			400}, // the last crossing, not the first
 	} {
-		at, last := overtakes(test.a, test.b)
-		if last != test.last || !(at == test.at || math.Abs(at-test.at) < 1e-6*test.at) {
-			t.Errorf("got crossing at %v, last %d; want %v, %d", at, last, test.at, test.last)
+		x := overtakes(test.a, test.b)
+		if x.last != test.last || !(x.at == test.at || math.Abs(x.at-test.at) < 1e-6*test.at) {
+			t.Errorf("got crossing at %v, last %d; want %v, %d", x.at, x.last, test.at, test.last)
 		}
 	}
 }
@@ -414,8 +414,8 @@ func TestCrossings(t *testing.T) {
 		if !regexp.MustCompile(v.want).MatchString(sentence) || missing != nil {
 			t.Errorf("got %q, missing %q, want %q", sentence, missing, v.want)
 		}
-		if at := v.curves.crossingLoop(); math.Abs(at-v.loop) > 2 {
-			t.Errorf("got crossing with the loop at %v, want %v", at, v.loop)
+		if x := v.curves.crossingLoop(); math.Abs(x.at-v.loop) > 2 {
+			t.Errorf("got crossing with the loop at %v, want %v", x.at, v.loop)
 		}
 	}
 }

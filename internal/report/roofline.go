@@ -107,7 +107,7 @@ func (s *study) roofline(g group) *Chart {
 		lines.Series = append(lines.Series, series)
 		low, high = min(low, r.x), max(high, r.x)
 		c.Table.add(textCell(r.Subject), textCell(shape(r.Record)), textCell(r.Types()), numberCell(digits(r.x), r.x),
-			numberCell(digits(r.GFLOPS), r.GFLOPS),
+			rateCell(r.row, 1),
 			numberCell(digits(limit), limit), numberCell(percent(r.GFLOPS/limit), 100*r.GFLOPS/limit))
 	}
 	slices.Sort(peaks)

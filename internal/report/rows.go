@@ -28,6 +28,7 @@ type Value struct {
 	Key          int // the entry of the legend
 	V, Low, High float64
 	Hollow       bool   // a point that is uncertain
+	Label        string // V at the right of the row, marked if it is uncertain
 	Text         string // tooltip
 }
 

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"tilework/internal/bench"
@@ -94,11 +93,11 @@ func (s *study) crossoverTile(rows []row) (Tile, bool) {
 	}
 	r := newTimeCurves(filter(s.timeRows(), func(r row) bool { return r.Types() == rows[0].Types() }))
 	_, _, who, how := r.compared()
-	at, _ := r.crossing()
-	if at <= 0 || math.IsInf(at, 0) {
+	x := r.crossing()
+	if x.at <= 0 {
 		return Tile{}, false
 	}
-	return Tile{fmt.Sprintf("N ≈ %.0f", at), "", fmt.Sprintf("the size from which the GPU, %s, is faster than %s", how,
+	return Tile{x.size(), "", fmt.Sprintf("the size from which the GPU, %s, is faster than %s", how,
 		who)}, true
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tilework/internal/bench"
 	"tilework/internal/phrase"
 )
 
@@ -102,8 +103,7 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 			curves = append(curves, curve{name: curveKinds[i].name, source: source, rows: rows})
 			for _, r := range rows {
 				c.Table.add(textCell(s.label(curveKinds[i].name, source)), sizeCell(r.N), textCell(r.Subject), timeCell(r),
-					spreadCell(r),
-					numberCell(digits(r.GFLOPS), r.GFLOPS))
+					spreadCell(r), rateCell(r, 1))
 			}
 		}
 		answer, missing := r.answer()
@@ -113,11 +113,11 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 		for _, m := range missing {
 			absent[m] = append(absent[m], name)
 		}
-		if at := r.crossingLoop(); at > 0 {
-			marks = append(marks, Mark{at, s.label(fmt.Sprintf("N ≈ %.0f: GPU passes the loop", at), source)})
+		if x := r.crossingLoop(); x.at > 0 {
+			marks = append(marks, Mark{x.at, s.label(x.size()+": GPU passes the loop", source)})
 		}
-		if at, _ := r.crossing(); at > 0 {
-			marks = append(marks, Mark{at, s.label(fmt.Sprintf("N ≈ %.0f: GPU passes the CPU", at), source)})
+		if x := r.crossing(); x.at > 0 {
+			marks = append(marks, Mark{x.at, s.label(x.size()+": GPU passes the CPU", source)})
 		}
 	}
 	lines := s.lines(curves, func(c curve, r row) Point {
@@ -151,27 +151,26 @@ func (r timeCurves) compared() (cpu, gpu []row, who, how string) {
 	return cpu, gpu, who, how
 }
 
-func (r timeCurves) crossing() (at float64, last int) {
+func (r timeCurves) crossing() crossing {
 	cpu, gpu, _, _ := r.compared()
 	return overtakes(cpu, gpu)
 }
 
-// crossingLoop returns the N from which the GPU is faster than the textbook loop. It returns 0 if
-// there is none, or if the loop is one of the compared curves.
-func (r timeCurves) crossingLoop() float64 {
+// crossingLoop returns the crossing of the GPU with the textbook loop. There is none if the loop is
+// one of the compared curves.
+func (r timeCurves) crossingLoop() crossing {
 	_, gpu, _, _ := r.compared()
 	if len(r.loop) == 0 || len(r.cpu) == 0 {
-		return 0
+		return crossing{}
 	}
-	at, _ := overtakes(r.loop, gpu)
-	return max(at, 0)
+	return overtakes(r.loop, gpu)
 }
 
 // answer returns a sentence about the crossover, and the missing kinds of records, without full
 // stops.
 func (r timeCurves) answer() (sentence string, missing []string) {
 	cpu, gpu, who, how := r.compared()
-	at, last := r.crossing()
+	x := r.crossing()
 	switch {
 	case len(gpu) == 0 && len(cpu) == 0:
 		return "", []string{"Nothing was timed at these sizes"}
@@ -184,25 +183,25 @@ func (r timeCurves) answer() (sentence string, missing []string) {
 	case len(r.copied) == 0:
 		missing = append(missing, "No GPU records with copies (bench --transfers): the crossover excludes copies")
 	}
-	if last == 0 {
+	if x.last == 0 {
 		return "The CPU and the GPU have no timed size in common", missing
 	}
-	ratio := gain(atSize(cpu, last), atSize(gpu, last))
+	ratio := gain(atSize(cpu, x.last), atSize(gpu, x.last))
 	var overtaken, alsoOvertakes string
-	if at := r.crossingLoop(); at > 0 {
-		overtaken = fmt.Sprintf("the textbook loop at N ≈ %.0f and ", at)
+	if loop := r.crossingLoop(); loop.at > 0 {
+		overtaken = "the textbook loop at " + loop.size() + " and "
 		alsoOvertakes = "overtakes " + overtaken
 	}
 	switch {
-	case at == 0:
-		sentence = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, at %s its speed", how, alsoOvertakes, who, last,
+	case x.at == 0:
+		sentence = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, at %s its speed", how, alsoOvertakes, who, x.last,
 			ratio)
-	case math.IsInf(at, -1):
+	case math.IsInf(x.at, -1):
 		sentence = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how,
-			alsoOvertakes, who, last, ratio)
+			alsoOvertakes, who, x.last, ratio)
 	default:
-		sentence = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at,
-			last, ratio)
+		sentence = fmt.Sprintf("The GPU, %s, overtakes %s%s at %s; at N = %d it is %s as fast", how, overtaken, who, x.size(),
+			x.last, ratio)
 	}
 	return sentence, missing
 }
@@ -228,12 +227,22 @@ func atSize(rows []row, n int) row {
 	return row{}
 }
 
-// overtakes returns the size from which b is faster than a, interpolated linearly on logarithmic
-// axes. It is 0 if b is slower at the end, and -Inf if b is faster from the start. The range is
-// from the first to the last common size. last is the last common size, or 0 if there is none.
-func overtakes(a, b []row) (at float64, last int) {
+// crossing is the size from which one curve is faster than another, interpolated linearly on
+// logarithmic axes.
+type crossing struct {
+	at        float64 // 0 if it is slower at the end, -Inf if it is faster from the start
+	uncertain bool    // a time beside the crossing is uncertain
+	last      int     // the last common size, or 0 if there is none
+}
+
+// size formats the size: "N ≈ 512".
+func (x crossing) size() string { return bench.Marked(fmt.Sprintf("N ≈ %.0f", x.at), x.uncertain) }
+
+// overtakes returns the crossing from which b is faster than a, in the range from the first to the
+// last common size.
+func overtakes(a, b []row) crossing {
 	var sizes []int
-	first := 0
+	first, last := 0, 0
 	for _, x := range a {
 		sizes = append(sizes, x.N)
 		if atSize(b, x.N).Record != nil {
@@ -244,7 +253,7 @@ func overtakes(a, b []row) (at float64, last int) {
 		}
 	}
 	if last == 0 {
-		return 0, 0
+		return crossing{}
 	}
 	for _, y := range b {
 		sizes = append(sizes, y.N)
@@ -253,15 +262,28 @@ func overtakes(a, b []row) (at float64, last int) {
 	sizes = slices.DeleteFunc(slices.Compact(sizes), func(n int) bool { return n < first || n > last })
 	ahead := func(n int) float64 { return logSeconds(a, n) - logSeconds(b, n) }
 	if ahead(last) <= 0 {
-		return 0, last
+		return crossing{last: last}
 	}
 	for i := len(sizes) - 1; i > 0; i-- {
 		p, q := sizes[i-1], sizes[i]
 		if behind := -ahead(p); behind >= 0 {
-			return float64(p) * math.Pow(float64(q)/float64(p), behind/(behind+ahead(q))), last
+			at := float64(p) * math.Pow(float64(q)/float64(p), behind/(behind+ahead(q)))
+			return crossing{at, hasUncertain(a, p, q) || hasUncertain(b, p, q), last}
 		}
 	}
-	return math.Inf(-1), last
+	return crossing{at: math.Inf(-1), last: last}
+}
+
+// hasUncertain reports whether a curve's times from size p to size q depend on an uncertain time.
+func hasUncertain(rows []row, p, q int) bool {
+	for i, r := range rows {
+		before := i+1 < len(rows) && rows[i+1].N <= p
+		after := i > 0 && rows[i-1].N >= q
+		if !before && !after && r.Uncertain() {
+			return true
+		}
+	}
+	return false
 }
 
 // logSeconds returns the logarithm of a curve's time at n, which must be in the curve's range.

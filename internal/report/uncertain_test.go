@@ -21,8 +21,8 @@ func once(records []bench.Record) []bench.Record {
 	return records
 }
 
-// figure matches a time, a rate or a ratio with its mark.
-var figure = regexp.MustCompile(`[0-9.]+ ?(×|[µmn]?s|[GT]FLOP/s)(\?| |\.|,|;|$)`)
+// figure matches a time, a rate, a ratio or a crossing with its mark.
+var figure = regexp.MustCompile(`(?:[0-9.]+ ?(?:×|[µmn]?s|[GT]FLOP/s)|N ≈ [0-9]+)(\?| |\.|,|;|:|$)`)
 
 // TestSingleTimings checks that each figure from a single timing is marked as uncertain, and has no
 // spread: in the tiles, the answers, the tables and the tooltips.
@@ -54,6 +54,9 @@ func TestSingleTimings(t *testing.T) {
 		}
 		switch d := c.Drawing.(type) {
 		case *Lines:
+			for _, m := range d.Marks {
+				texts = append(texts, m.Text)
+			}
 			for _, s := range d.Series {
 				for _, p := range s.Points {
 					if !s.LineOnly {
@@ -65,6 +68,9 @@ func TestSingleTimings(t *testing.T) {
 			for _, row := range d.Rows {
 				for _, v := range row.Values {
 					texts = append(texts, v.Text)
+					if v.Label != "" && !strings.HasSuffix(v.Label, bench.UncertainMark) {
+						t.Errorf("%s: the rate %s of %s is not marked", c.ID, v.Label, row.Name)
+					}
 				}
 			}
 		}
@@ -75,7 +81,7 @@ func TestSingleTimings(t *testing.T) {
 			t.Errorf("a single timing has a spread: %q", text)
 		}
 		for _, figure := range figure.FindAllStringSubmatch(text, -1) {
-			if found++; figure[2] != bench.UncertainMark {
+			if found++; figure[1] != bench.UncertainMark {
 				t.Errorf("%q is not marked in %q", figure[0], text)
 			}
 		}
