@@ -1,7 +1,10 @@
 package site
 
 import (
+	"bytes"
+	"compress/flate"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -53,6 +56,54 @@ func TestOwn(t *testing.T) {
 	var address string
 	b.Eval(`location.href`, &address)
 	visit(b, address, race)
+
+	// An address whose launch has other fields, or does not fit its PTX, is refused.
+	const fits, form = "The address has a kernel or arguments that its PTX does not have.",
+		"The address is damaged: want one that this page made."
+	for _, test := range []struct {
+		field, want string
+		value       any
+	}{
+		{"entry", fits, "other"}, {"args", fits, []any{}}, {"entry", form, 5}, {"args", form, []any{map[string]any{"kind": "none"}}},
+		{"grid", form, []any{2, 2}}, {"block", form, []any{1, 2, 0.5}}, {"shared", form, nil}, {"speed", form, 1},
+	} {
+		before, z, _ := strings.Cut(address, "z=")
+		launch := unpack(t, z)
+		launch[test.field] = test.value
+		visit(b, before+"z="+pack(t, launch), fmt.Sprintf(
+			`document.querySelector("#own-result .notice")?.textContent === %q && !document.querySelector("#own-form .run")`, test.want))
+	}
+}
+
+// pack and unpack store an object in an address, as the page does.
+func pack(t *testing.T, object map[string]any) string {
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w, err := flate.NewWriter(&packed, flate.DefaultCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(packed.Bytes())
+}
+
+func unpack(t *testing.T, z string) (object map[string]any) {
+	packed, err := base64.RawURLEncoding.DecodeString(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(flate.NewReader(bytes.NewReader(packed))).Decode(&object); err != nil {
+		t.Fatal(err)
+	}
+	return object
 }
 
 // TestOwnFile drops a matrix as an .npy file, written here as NumPy writes it, and reads the file

@@ -50,6 +50,16 @@ async function unpack(text) {
 	return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
 }
 
+// The fields of a launch in an address, each with a check of its form. Running it checks the numbers.
+const counts = v => Array.isArray(v) && v.length === 3 && v.every(Number.isInteger);
+const argument = a => [...kinds.map(([kind]) => kind), "unused"].includes(a?.kind);
+const fields = {
+	ptx: v => typeof v === "string", entry: v => typeof v === "string", grid: counts, block: counts, shared: Number.isInteger,
+	args: v => Array.isArray(v) && v.every(argument),
+};
+const isLaunch = object => Object.keys(object).every(name => Object.hasOwn(fields, name)) &&
+	Object.entries(fields).every(([name, valid]) => valid(object[name]));
+
 export function own(contents, remember) {
 	const text = byID("own-ptx"), form = byID("own-form"), out = byID("own-result");
 	let q = { ptx: "", entry: "", grid: [1, 1, 1], block: [1, 1, 1], shared: 0, args: [] };
@@ -159,8 +169,8 @@ export function own(contents, remember) {
 	}
 
 	// list lists the kernels of the PTX. It keeps the launch if the kernel has as many parameters as
-	// before.
-	async function list() {
+	// before. Otherwise it begins with another, or refuses the launch if that is fixed.
+	async function list(fixed) {
 		q.ptx = text.value;
 		text.dispatchEvent(new Event("input"));
 		try {
@@ -182,7 +192,11 @@ export function own(contents, remember) {
 		const kept = k.params.length === q.args.length &&
 			k.params.every((p, i) => q.args[i].kind === "unused" ? p.arg.kind === "unused" : p.pointer || q.args[i].kind === "number");
 		if (k.name === q.entry && kept) fill();
-		else {
+		else if (fixed) {
+			form.replaceChildren();
+			out.replaceChildren(failure(new Error("The address has a kernel or arguments that its PTX does not have.")));
+			return false;
+		} else {
 			choose(k.name);
 			text.scrollTop = 0;
 		}
@@ -214,13 +228,16 @@ export function own(contents, remember) {
 
 	async function show(query) {
 		try {
-			if (query.z) q = { ...q, ...await unpack(query.z) };
-			else if (!q.ptx) q = await call("example", { rung: "tiled-16", gpu: "h200", m: 40, n: 40, k: 40 });
+			if (query.z) {
+				const launch = await unpack(query.z);
+				if (!isLaunch(launch)) throw new Error("no launch");
+				q = launch;
+			} else if (!q.ptx) q = await call("example", { rung: "tiled-16", gpu: "h200", m: 40, n: 40, k: 40 });
 		} catch {
 			out.replaceChildren(failure(new Error("The address is damaged: want one that this page made.")));
 			return;
 		}
 		text.value = q.ptx;
-		if (await list()) run();
+		if (await list(Boolean(query.z))) run();
 	}
 }
