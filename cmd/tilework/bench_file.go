@@ -17,9 +17,11 @@ import (
 type recordFile struct {
 	path    string
 	file    *os.File
-	size    int64 // bytes of the complete lines in it
-	created bool  // newRecordFile created it
-	stale   bool  // the first records replace its old content
+	text    bytes.Buffer  // of the records of one write
+	records *bench.Writer // writes to text
+	size    int64         // bytes of the complete lines in it
+	created bool          // newRecordFile created it
+	stale   bool          // the first records replace its old content
 }
 
 // newRecordFile opens the file of -o. It refuses a file that exists unless force is set; the old
@@ -41,6 +43,7 @@ func newRecordFile(path string, force bool) (*recordFile, error) {
 	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|regular.NoWait, 0o666); err != nil {
 		return nil, err
 	}
+	r.records = bench.NewWriter(&r.text, nil)
 	return r, nil
 }
 
@@ -64,8 +67,10 @@ func readResumed(path string) (*resumedFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}
-	if start := bytes.TrimSpace(text); len(start) > 0 && start[0] == '[' {
-		return nil, fmt.Errorf("--resume: %s is one JSON array: want one record per line, as -o writes them", path)
+	if start := bytes.TrimSpace(text); len(start) > 0 {
+		if kind := map[byte]string{'[': "one JSON array", '#': "a table"}[start[0]]; kind != "" {
+			return nil, fmt.Errorf("--resume: %s is %s: want one record per line, as -o writes them", path, kind)
+		}
 	}
 	whole, newline := bench.TrimPartial(text)
 	records, err := bench.ReadRecords(bytes.NewReader(whole))
@@ -96,7 +101,9 @@ func (r *resumedFile) open(stderr io.Writer) (*recordFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--resume: %w", err), file.Close())
 	}
-	return &recordFile{path: r.path, file: file, size: r.size + int64(len(r.newline))}, nil
+	out := &recordFile{path: r.path, file: file, size: r.size + int64(len(r.newline))}
+	out.records = bench.NewWriter(&out.text, r.records)
+	return out, nil
 }
 
 // write appends records. If there is no room for all of them, the file holds none of them. Only if
@@ -105,12 +112,8 @@ func (r *recordFile) write(records []bench.Record) error {
 	if r == nil || len(records) == 0 {
 		return nil
 	}
-	jsonl, err := bench.FindFormat("jsonl")
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := jsonl.Write(&b, records, 0); err != nil {
+	r.text.Reset()
+	if err := r.records.Write(records); err != nil {
 		return err
 	}
 	if r.stale {
@@ -119,10 +122,11 @@ func (r *recordFile) write(records []bench.Record) error {
 		}
 		r.stale = false
 	}
-	if _, err := r.file.Write(b.Bytes()); err != nil {
+	if _, err := r.file.Write(r.text.Bytes()); err != nil {
+		r.records = bench.NewWriter(&r.text, nil) // the file may lack the environment
 		return errors.Join(err, r.undo())
 	}
-	r.size += int64(b.Len())
+	r.size += int64(r.text.Len())
 	return nil
 }
 

@@ -448,23 +448,23 @@ func TestDiskFull(t *testing.T) {
 // report reads and --resume continues.
 func TestDiskFullForRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const bench = "bench --device emu --kernels naive --sizes 2..12+1 "
+	const bench = "bench --device emu --kernels naive --sizes 2..22+1 "
 	cmd, _, stderr := process(bench+"-o r.jsonl", fileLimit+"=1")
 	_ = cmd.Run()
 	code := cmd.ProcessState.ExitCode()
 	if code != 2 || !strings.Contains(stderr.String(), "write r.jsonl: file too large") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if n := len(readRecords(t, "r.jsonl")); n == 0 || n >= 11 {
-		t.Fatalf("%d of 11 records in the file, want some", n)
+	if n := len(readRecords(t, "r.jsonl")); n == 0 || n >= 21 {
+		t.Fatalf("%d of 21 records in the file, want some", n)
 	}
 	for _, args := range []string{"report r.jsonl -o r.html", bench + "--resume r.jsonl"} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 || stderr != "" {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)
 		}
 	}
-	if n := len(readRecords(t, "r.jsonl")); n != 11 {
-		t.Errorf("%d records in the end, want 11", n)
+	if n := len(readRecords(t, "r.jsonl")); n != 21 {
+		t.Errorf("%d records in the end, want 21", n)
 	}
 }
 

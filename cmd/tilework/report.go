@@ -22,6 +22,7 @@ import (
 // reportFlags are the flags of `tilework report`.
 type reportFlags struct {
 	out, svg, png string
+	brief         bool
 	force         bool
 }
 
@@ -30,7 +31,7 @@ func reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Turn the records of bench into an HTML page with charts",
-		Long: `report reads records of bench (from bench -o, or bench --format jsonl or json) and writes one
+		Long: `report reads records of bench (from bench -o, or bench --format jsonl, json or tsv) and writes one
 HTML file, which can be read without a network. The page begins with the most important
 figures and one chart. It continues with times and rates by size, the size from which the GPU
 is faster, the textbook's three charts, the gain of each kernel over the previous one, the speed
@@ -42,26 +43,30 @@ chart has a one-sentence summary and a table, which is also available as CSV.
 With several files, the first is the baseline. The page shows the measurements that are faster
 or slower than in the baseline, and whether the differences are statistically significant.
 Files without a common measurement, for example of a CPU and of a GPU, form one study.
-The file - is standard input.`,
+The file - is standard input. An output that ends in .tsv is not a page but a compact table of
+the records for version control: one row per record, without samples, and the machine once. With
+--brief it has only the ratios to the libraries, not their times, and no details of the kernels.`,
 		Example: `  tilework bench --kernels all --sizes 64..1024x2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html
-  tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts`,
+  tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts
+  tilework report cpu.jsonl -o cpu.tsv`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no file: want files of records, as bench -o writes them (see tilework report --help)")
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl", "json"}, cobra.ShellCompDirectiveFilterFileExt),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl", "json", "tsv"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(c *cobra.Command, args []string) error {
 			return f.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "", "write the page to this `FILE`")
+	fl.StringVarP(&f.out, "out", "o", "", "write the page or, if it ends in .tsv, the table to this `FILE`")
 	fl.StringVar(&f.svg, "svg", "", "write each chart into this `FOLDER` as an SVG file")
 	fl.StringVar(&f.png, "png", "", "write each chart into this `FOLDER` as a PNG file")
+	fl.BoolVar(&f.brief, "brief", false, "leave the times of libraries and the details of kernels out of a table")
 	forceFlag(c, &f.force)
 	return c
 }
@@ -78,7 +83,7 @@ func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, s
 	if err != nil {
 		return err
 	}
-	files, err := f.render(r)
+	files, err := f.render(r, sources)
 	if err != nil {
 		return err
 	}
@@ -101,8 +106,11 @@ func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, s
 			return err
 		}
 	}
-	if ext := strings.ToLower(filepath.Ext(f.out)); f.out != "" && ext != ".html" && ext != ".htm" {
-		return fmt.Errorf("-o %s: the page is HTML, want a file that ends in .html", f.out)
+	if f.brief && outExtension(f.out) != tableExtension {
+		return errors.New("--brief is for a table: want -o FILE.tsv")
+	}
+	if f.out != "" && !slices.Contains([]string{".html", ".htm", tableExtension}, outExtension(f.out)) {
+		return fmt.Errorf("-o %s: want a file that ends in .html for a page, or in .tsv for a table", f.out)
 	}
 	for _, folder := range []string{f.svg, f.png} {
 		if folder != "" {
@@ -122,6 +130,11 @@ func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, s
 	return nil
 }
 
+// tableExtension is that of an output with a table of the records.
+const tableExtension = ".tsv"
+
+func outExtension(path string) string { return strings.ToLower(filepath.Ext(path)) }
+
 // output is a file to write.
 type output struct {
 	path    string
@@ -129,7 +142,7 @@ type output struct {
 }
 
 // render returns the contents of all files. None is written before all are complete.
-func (f *reportFlags) render(r *report.Report) ([]output, error) {
+func (f *reportFlags) render(r *report.Report, sources []report.Source) ([]output, error) {
 	var files []output
 	add := func(path string, write func(io.Writer) error) error {
 		var b bytes.Buffer
@@ -140,7 +153,11 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 		return nil
 	}
 	if f.out != "" {
-		if err := add(f.out, r.WriteHTML); err != nil {
+		write := r.WriteHTML
+		if outExtension(f.out) == tableExtension {
+			write = func(w io.Writer) error { return f.writeTable(w, sources) }
+		}
+		if err := add(f.out, write); err != nil {
 			return nil, err
 		}
 	}
@@ -158,6 +175,25 @@ func (f *reportFlags) render(r *report.Report) ([]output, error) {
 		}
 	}
 	return files, nil
+}
+
+// writeTable writes the records of all sources as one table.
+func (f *reportFlags) writeTable(w io.Writer, sources []report.Source) error {
+	tsv, err := bench.FindFormat("tsv")
+	if err != nil {
+		return err
+	}
+	var records []bench.Record
+	for _, s := range sources {
+		records = append(records, s.Records...)
+	}
+	if f.brief {
+		records = slices.DeleteFunc(records, func(r bench.Record) bool { return r.Peer })
+		for i := range records {
+			records[i].Detail = ""
+		}
+	}
+	return tsv.Write(w, records, 0)
 }
 
 // readSources reads files of records, or stdin for -, and gives each a name that differs from the

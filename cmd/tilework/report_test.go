@@ -61,6 +61,40 @@ func TestReportWrites(t *testing.T) {
 	}
 }
 
+// TestReportTable writes tables of records, makes pages of them, and resumes one.
+func TestReportTable(t *testing.T) {
+	reportFolder(t)
+	library := strings.NewReplacer(`"avx512"`, `"openblas","peer":true`).Replace(record)
+	compared := strings.NewReplacer(`"device"`, `"detail":"tile 8","device"`, `"error_ratio"`,
+		`"versus":[{"peer":"openblas","speed":1,"p10":1,"p90":1}],"error_ratio"`).Replace(record)
+	if err := os.WriteFile("both.jsonl", []byte(compared+library), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args, holds, lacks string
+	}{
+		{"both.jsonl -o full.tsv", "openblas\tyes\t\t64", "samples"},
+		{"both.jsonl -o brief.tsv --brief", "# subject: avx512", "tile 8"},
+	} {
+		if _, stderr, code := run(t.Context(), append([]string{"report"}, strings.Fields(c.args)...)...); code != 0 {
+			t.Fatalf("%s: exit code %d, %s", c.args, code, stderr)
+		}
+		name := strings.Fields(c.args)[2]
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(text), c.holds) || strings.Contains(string(text), c.lacks) ||
+			!strings.Contains(string(text), "× openblas") {
+			t.Errorf("%s: %v, %s", name, err, text)
+		}
+		if _, stderr, code := run(t.Context(), "report", name, "-o", name+".html"); code != 0 {
+			t.Errorf("report %s: exit code %d, %s", name, code, stderr)
+		}
+	}
+	if _, stderr, code := run(t.Context(), "bench", "--resume", "full.tsv", "--sizes", "8"); code == 0 ||
+		!strings.Contains(stderr, "full.tsv is a table: want one record per line") {
+		t.Errorf("--resume full.tsv: exit code %d, %s", code, stderr)
+	}
+}
+
 // TestReportReadsStdin reads the records from standard input.
 func TestReportReadsStdin(t *testing.T) {
 	reportFolder(t)
@@ -114,19 +148,20 @@ func TestReportErrors(t *testing.T) {
 		"cut.jsonl -o r.html":                     "cut.jsonl: record 3 is incomplete",
 		"cut.json -o r.html":                      "cut.json: record 2 is incomplete",
 		"page.html -o r.html":                     "page.html: not a file of records",
-		"old.jsonl -o r.html":                     "schema 0, want 1",
+		"old.jsonl -o r.html":                     "schema 0, want 2",
 		"lie.jsonl -o r.html":                     "record 1: gflops 9",
 		"a.jsonl a.jsonl -o r.html":               "named twice",
 		"table.csv -o r.html":                     "table.csv: not a file of records: record 1: found a JSON number",
 		"a.jsonl -o there.html":                   "there.html: file already exists",
-		"a.jsonl -o -":                            "-o -: the page is HTML, want a file that ends in .html",
-		"a.jsonl -o r.pdf":                        "-o r.pdf: the page is HTML, want a file that ends in .html",
+		"a.jsonl -o -":                            "-o -: want a file that ends in .html for a page, or in .tsv",
+		"a.jsonl -o r.pdf":                        "-o r.pdf: want a file that ends in .html for a page, or in .tsv",
 		"a.jsonl -o there.html --svg .":           "there.html: file already exists",
 		"a.jsonl -o a.jsonl --force":              "a.jsonl is both an input and an output",
 		"a.jsonl -o " + "./a.jsonl" + " --force":  "is both an input and an output",
 		"a.jsonl -o no/folder/r.html":             "no/folder",
 		"a.jsonl -o . --force":                    ". is a folder: name a file",
 		"a.jsonl -o r.html --svg a.jsonl --force": "not a directory",
+		"a.jsonl -o r.html --brief":               "--brief is for a table: want -o FILE.tsv",
 		"a.jsonl -o r.html --png":                 "--png without a value: want --png FOLDER",
 	} {
 		t.Run(args, func(t *testing.T) {

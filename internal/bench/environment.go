@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -64,6 +65,11 @@ func Host() Environment {
 	}
 	return e
 }
+
+// equal reports whether two environments are the same.
+func (e *Environment) equal(other *Environment) bool { return reflect.DeepEqual(e, other) }
+
+func (e *Environment) isZero() bool { return e.equal(&Environment{}) }
 
 // Build returns the version of tilework, with the commit if the version does not contain it.
 func (e *Environment) Build() string {

@@ -19,8 +19,8 @@ type Format struct {
 	Name  string
 	About string // in a few words
 	// Write writes records and returns w's error. A table is fitted to width characters, or not
-	// limited if width is 0; other formats ignore width. In the formats jsonl and bench, writing
-	// two lists one after the other has the same result as writing both at once.
+	// limited if width is 0; other formats ignore width. In the formats jsonl, tsv and bench, two
+	// lists that are written one after the other are read as one.
 	Write func(w io.Writer, records []Record, width int) error
 }
 
@@ -28,6 +28,7 @@ var formats = []Format{
 	{"table", "aligned columns for reading", writeTable},
 	{"json", "an array of records", writeJSON},
 	{"jsonl", "one record per line", writeJSONL},
+	{"tsv", "a compact table of the records, for version control", writeCompact},
 	{"csv", "all columns, for spreadsheets and plots", writeCSV},
 	{"csv-times", "CSV with the size and the seconds of each kernel", writeCSVTimes},
 	{"bench", "Go's benchmark format, for benchstat", writeBench},
@@ -46,22 +47,59 @@ func FindFormat(name string) (Format, error) {
 }
 
 func writeJSONL(w io.Writer, records []Record, _ int) error {
-	e := json.NewEncoder(w)
-	for i := range records {
-		if err := e.Encode(&records[i]); err != nil {
+	return NewWriter(w, nil).Write(records)
+}
+
+// Writer writes records in the format jsonl, and each environment once.
+type Writer struct {
+	w    io.Writer
+	last Environment // of the last record
+}
+
+// NewWriter returns a Writer that continues the given records, which w has already.
+func NewWriter(w io.Writer, before []Record) *Writer {
+	out := &Writer{w: w}
+	if n := len(before); n > 0 {
+		out.last = before[n-1].Environment
+	}
+	return out
+}
+
+// Write writes records. After an error, the next record that is written has its environment.
+func (w *Writer) Write(records []Record) error {
+	last := w.last
+	w.last = Environment{}
+	e := json.NewEncoder(w.w)
+	for _, r := range withoutRepeats(records, last) {
+		if err := e.Encode(&r); err != nil {
 			return err
 		}
+	}
+	w.last = last
+	if n := len(records); n > 0 {
+		w.last = records[n-1].Environment
 	}
 	return nil
 }
 
-func writeJSON(w io.Writer, records []Record, _ int) error {
-	if records == nil {
-		records = []Record{} // encoded as [], not null
+// withoutRepeats returns the records, each without its environment if that of the record before is
+// the same. last is the environment before the first.
+func withoutRepeats(records []Record, last Environment) []Record {
+	out := slices.Clone(records)
+	for i := range out {
+		if out[i].Environment.equal(&last) {
+			out[i].Environment = Environment{}
+		} else {
+			last = out[i].Environment
+		}
 	}
+	return out
+}
+
+func writeJSON(w io.Writer, records []Record, _ int) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(records)
+	return e.Encode(append([]Record{}, withoutRepeats(records, Environment{})...)) // [] if there are none, not null
 }
 
 func writeCSV(w io.Writer, records []Record, _ int) error {

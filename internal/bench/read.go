@@ -9,16 +9,20 @@ import (
 	"io"
 )
 
-// ReadRecords reads records in the formats jsonl and json: a sequence of JSON objects, or an array
-// of them. It is strict: an unknown field, another schema, or contradictory numbers are errors that
-// state the number of the record, counted from 1. The records before the error are returned too.
-// Records of earlier versions are upgraded.
+// ReadRecords reads records in the formats jsonl, json and tsv. It is strict: an unknown field,
+// another schema, or contradictory numbers are errors that state the number of the record or of the
+// line, counted from 1. The records before the error are returned too. Records of earlier versions
+// are upgraded.
 func ReadRecords(r io.Reader) ([]Record, error) {
 	in := bufio.NewReader(r)
-	array, err := startsArray(in)
+	first, err := firstByte(in)
 	if err != nil {
 		return nil, err
 	}
+	if first == '#' {
+		return readCompact(in)
+	}
+	array := first == '['
 	d := json.NewDecoder(in)
 	d.DisallowUnknownFields()
 	if array {
@@ -38,6 +42,9 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 		}
 		if err != nil {
 			return records, fmt.Errorf("record %d: %w", len(records)+1, unexpected(err))
+		}
+		if rec.Schema > 1 && len(records) > 0 && rec.Environment.isZero() {
+			rec.Environment = records[len(records)-1].Environment
 		}
 		rec.upgrade()
 		records = append(records, rec)
@@ -61,20 +68,21 @@ func TrimPartial(text []byte) (complete []byte, missing string) {
 	return text[:end], ""
 }
 
-// startsArray reports whether the first byte that is not white space is '['.
-func startsArray(in *bufio.Reader) (bool, error) {
+// firstByte returns the first byte that is not white space, which stays unread, or 0 if there is
+// none.
+func firstByte(in *bufio.Reader) (byte, error) {
 	for {
 		b, err := in.ReadByte()
 		if err == io.EOF {
-			return false, nil
+			return 0, nil
 		}
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		switch b {
 		case ' ', '\t', '\r', '\n':
 		default:
-			return b == '[', in.UnreadByte()
+			return b, in.UnreadByte()
 		}
 	}
 }

@@ -71,7 +71,7 @@ var readmeTypes = []struct{ title, in, precision string }{
 
 // gpuTable returns the table of the classes and types on an H200.
 func gpuTable(t *testing.T) string {
-	records := readResults(t, "random-h200.jsonl", "models-h200.jsonl", "squares-h200.jsonl")
+	records := readResults(t, "random-h200.tsv", "models-h200.tsv", "squares-h200.tsv")
 	for i := range records {
 		records[i].Device = "gpu" // a host can have several
 		if !records[i].Peer {
@@ -143,10 +143,10 @@ func cpuTable(t *testing.T) string {
 		files []string
 	}{
 		{"one core of a Xeon; OpenBLAS, MKL and oneDNN",
-			[]string{"cpu-xeon-amx-one-f32.jsonl", "cpu-xeon-amx-one-f64.jsonl"}},
-		{"the same and BLIS, drawn at random, on another Xeon", []string{"cpu-xeon-random.jsonl"}},
-		{"one core of an EPYC; all four", []string{"cpu-zen4-one-f32.jsonl", "cpu-zen4-one-f64.jsonl"}},
-		{"the same, drawn at random", []string{"cpu-zen4-random.jsonl"}},
+			[]string{"cpu-xeon-amx-one-f32.tsv", "cpu-xeon-amx-one-f64.tsv"}},
+		{"the same and BLIS, drawn at random, on another Xeon", []string{"cpu-xeon-random.tsv"}},
+		{"one core of an EPYC; all four", []string{"cpu-zen4-one-f32.tsv", "cpu-zen4-one-f64.tsv"}},
+		{"the same, drawn at random", []string{"cpu-zen4-random.tsv"}},
 	} {
 		records := readResults(t, row.files...)
 		fmt.Fprintf(b, "| %s | %s | %s |\n", row.title, overBest(records, "float32"), overBest(records, "float64"))

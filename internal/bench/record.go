@@ -22,8 +22,8 @@ import (
 )
 
 // Schema is the version of the record format. It increases when a field changes its meaning or is
-// removed.
-const Schema = 1
+// removed. Version 1 had the environment in each record.
+const Schema = 2
 
 // Record is the measurement of one subject on one case. A record with Error or Counts set has no
 // times. Times are in seconds. Rates are in 10⁹ operations per second, where a multiplication and
@@ -102,8 +102,9 @@ type Record struct {
 	// Unsupported reports that Error is not a failure: the subject does not support the problem.
 	Unsupported bool `json:"unsupported,omitempty"`
 
-	Load        *Load       `json:"load,omitempty"` // of the device
-	Environment Environment `json:"environment"`
+	Load *Load `json:"load,omitempty"` // of the device
+	// Environment is left out in a file if it equals that of the record before.
+	Environment Environment `json:"environment,omitzero"`
 }
 
 var biasNames = [...]string{gemm.BiasNone: "", gemm.BiasRow: "row", gemm.BiasCol: "column"}
@@ -140,14 +141,20 @@ func newRecord(c *Case) Record {
 
 // Dense reports whether the rows of A, B and C follow each other without space.
 func (r *Record) Dense() bool {
-	a, b := r.K, r.N
+	a, b, c := r.denseLDs()
+	return r.LDA == a && r.LDB == b && r.LDC == c
+}
+
+// denseLDs returns the leading dimensions of A, B and C without space between rows.
+func (r *Record) denseLDs() (a, b, c int) {
+	a, b = r.K, r.N
 	if r.TransA {
 		a = r.M
 	}
 	if r.TransB {
 		b = r.K
 	}
-	return r.LDA == a && r.LDB == b && r.LDC == r.N
+	return a, b, r.N
 }
 
 // Timed reports whether the record has times.
@@ -177,6 +184,7 @@ func (r *Record) PercentOfPeak() (percent float64, known bool) {
 // upgrade computes the values that earlier versions did not record, and clears those that they
 // should not have recorded.
 func (r *Record) upgrade() {
+	r.Schema = Schema
 	for i := range r.Versus {
 		if v := &r.Versus[i]; v.High == 0 {
 			v.setInterval(r.Reps)
@@ -220,7 +228,7 @@ func (r *Record) Bandwidth() float64 {
 
 // check returns an error if Measure cannot have written r.
 func (r *Record) check() error {
-	if r.Schema != Schema {
+	if r.Schema != Schema && r.Schema != 1 {
 		return fmt.Errorf("schema %d, want %d", r.Schema, Schema)
 	}
 	if r.Subject == "" {

@@ -8,7 +8,7 @@ import (
 
 // TestCommittedRecords reads the records in docs/results.
 func TestCommittedRecords(t *testing.T) {
-	files, err := filepath.Glob("../../docs/results/*.jsonl")
+	files, err := filepath.Glob("../../docs/results/*.tsv")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files in docs/results: %v", err)
 	}

@@ -229,7 +229,7 @@ func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
 // H200s. Copies slow down the kernels that they overlap, by a part of their time.
 //
 // A member copies its own parts between two kernels, each in localSeconds and at localRate bytes
-// per second. In docs/results/gpus-resident-h200.jsonl, such copies of 8, 17 and 34 MB take about
+// per second. In docs/results/gpus-resident-h200.tsv, such copies of 8, 17 and 34 MB take about
 // 15, 36 and 55 µs on two H200s: the copies that no kernel overlaps, less the first gather, by
 // panels.
 const (

@@ -7,7 +7,7 @@ import (
 	"tilework/internal/model"
 )
 
-// Measured is the rate of a rung on a GPU, from docs/results/study-h200.jsonl, for a product of
+// Measured is the rate of a rung on a GPU, from docs/results/study-h200.tsv, for a product of
 // float32 with N×N matrices.
 type Measured struct {
 	GPU  string  `json:"gpu"`

@@ -1,7 +1,6 @@
 package study
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,31 +9,24 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/bench"
 	"tilework/internal/model"
 )
 
-// measurement is a row of the study's record.
-type measurement struct {
-	Subject, Device, In string
-	Detail              string
-	N                   int
-	Transfers           bool
-	GFLOPS              float64
-}
-
 // recorded returns the measurements of the study's record at 4096³ in float32, by subject.
-func recorded(t *testing.T) map[string]measurement {
+func recorded(t *testing.T) map[string]bench.Record {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/results/study-h200.jsonl")
+	f, err := os.Open("../../docs/results/study-h200.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]measurement{}
-	for line := range strings.Lines(string(text)) {
-		var r measurement
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+	defer f.Close()
+	records, err := bench.ReadRecords(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bench.Record{}
+	for _, r := range records {
 		if r.N == 4096 && !r.Transfers && r.In == "float32" && r.Device != "cpu" {
 			all[r.Subject] = r
 		}

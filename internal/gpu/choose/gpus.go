@@ -6,7 +6,7 @@ import (
 
 // h200 holds the coefficients of an H200 at 1980 MHz. Those of serial parts are estimates, which
 // deviate by 15 % on 58 products. For skinny they are partExposed and single, fitted to 32 products
-// of docs/results/rows-h200.jsonl, on which it deviates by 14 %.
+// of docs/results/rows-h200.tsv, on which it deviates by 14 %.
 var h200 = coefficients{
 	machine: machine{
 		memory: 15.8, ramp: 573, cache: 45e6, l2: 57.9, sum: splitSum{launch: 2350, round: 435, bytes: 8.88},

@@ -35,7 +35,7 @@ const (
 
 	// hostRate is the sum of the rates of the copies to several devices, or from them, in bytes per
 	// second. Fitted to the times of products on two H200s of a host with 32 cores, which copies
-	// pageable memory; see docs/results/gpus-h200.jsonl.
+	// pageable memory; see docs/results/gpus-h200.tsv.
 	hostRate = 52e9
 
 	// Sustained is the fraction of the boost clock at which wgmma works for long. Large bfloat16

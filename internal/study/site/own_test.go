@@ -64,14 +64,15 @@ func TestOwn(t *testing.T) {
 		field, want string
 		value       any
 	}{
-		{"entry", fits, "other"}, {"args", fits, []any{}}, {"entry", form, 5}, {"args", form, []any{map[string]any{"kind": "none"}}},
+		{"entry", fits, "other"}, {"args", fits, []any{}},
+		{"entry", form, 5}, {"args", form, []any{map[string]any{"kind": "none"}}},
 		{"grid", form, []any{2, 2}}, {"block", form, []any{1, 2, 0.5}}, {"shared", form, nil}, {"speed", form, 1},
 	} {
 		before, z, _ := strings.Cut(address, "z=")
 		launch := unpack(t, z)
 		launch[test.field] = test.value
-		visit(b, before+"z="+pack(t, launch), fmt.Sprintf(
-			`document.querySelector("#own-result .notice")?.textContent === %q && !document.querySelector("#own-form .run")`, test.want))
+		visit(b, before+"z="+pack(t, launch), fmt.Sprintf(`!document.querySelector("#own-form .run") &&
+			document.querySelector("#own-result .notice")?.textContent === %q`, test.want))
 	}
 }
 
