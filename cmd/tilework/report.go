@@ -21,9 +21,9 @@ import (
 
 // reportFlags are the flags of `tilework report`.
 type reportFlags struct {
-	out, svg, png string
-	brief         bool
-	force         bool
+	out, svg string
+	brief    bool
+	force    bool
 }
 
 func reportCommand() *cobra.Command {
@@ -49,7 +49,7 @@ the records for version control: one row per record, without samples, and the ma
 		Example: `  tilework bench --kernels all --sizes 64..1024x2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html
-  tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts
+  tilework report cpu.jsonl h200.jsonl -o report.html --svg charts
   tilework report cpu.jsonl -o cpu.tsv`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -65,15 +65,14 @@ the records for version control: one row per record, without samples, and the ma
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "write the page or, if it ends in .tsv, the table to this `FILE`")
 	fl.StringVar(&f.svg, "svg", "", "write each chart into this `FOLDER` as an SVG file")
-	fl.StringVar(&f.png, "png", "", "write each chart into this `FOLDER` as a PNG file")
 	fl.BoolVar(&f.brief, "brief", false, "leave the times of libraries and the details of kernels out of a table")
 	forceFlag(c, &f.force)
 	return c
 }
 
 func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	if f.out == "" && f.svg == "" && f.png == "" {
-		return errors.New("nothing to write: want -o FILE.html, --svg FOLDER or --png FOLDER")
+	if f.out == "" && f.svg == "" {
+		return errors.New("nothing to write: want -o FILE.html or --svg FOLDER")
 	}
 	sources, err := readSources(ctx, args, stdin)
 	if err != nil {
@@ -87,8 +86,8 @@ func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, s
 	if err != nil {
 		return err
 	}
-	if f.svg+f.png != "" && len(r.Charts()) == 0 {
-		fmt.Fprintln(stderr, "warning: the records have no chart, so --svg and --png write no file")
+	if f.svg != "" && len(r.Charts()) == 0 {
+		fmt.Fprintln(stderr, "warning: the records have no chart, so --svg writes no file")
 	}
 	for _, file := range files {
 		old, err := os.Stat(file.path)
@@ -112,11 +111,9 @@ func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, s
 	if f.out != "" && !slices.Contains([]string{".html", ".htm", tableExtension}, outExtension(f.out)) {
 		return fmt.Errorf("-o %s: want a file that ends in .html for a page, or in .tsv for a table", f.out)
 	}
-	for _, folder := range []string{f.svg, f.png} {
-		if folder != "" {
-			if err := os.MkdirAll(folder, 0o777); err != nil {
-				return err
-			}
+	if f.svg != "" {
+		if err := os.MkdirAll(f.svg, 0o777); err != nil {
+			return err
 		}
 	}
 	for _, file := range files {
@@ -161,17 +158,12 @@ func (f *reportFlags) render(r *report.Report, sources []report.Source) ([]outpu
 			return nil, err
 		}
 	}
+	if f.svg == "" {
+		return files, nil
+	}
 	for _, c := range r.Charts() {
-		for _, form := range []struct {
-			folder, extension string
-			write             func(io.Writer) error
-		}{{f.svg, ".svg", c.WriteSVG}, {f.png, ".png", c.WritePNG}} {
-			if form.folder == "" {
-				continue
-			}
-			if err := add(filepath.Join(form.folder, c.ID+form.extension), form.write); err != nil {
-				return nil, err
-			}
+		if err := add(filepath.Join(f.svg, c.ID+".svg"), c.WriteSVG); err != nil {
+			return nil, err
 		}
 	}
 	return files, nil

@@ -36,14 +36,13 @@ func reportFolder(t *testing.T) {
 
 func TestReportWrites(t *testing.T) {
 	reportFolder(t)
-	stdout, stderr, code := run(t.Context(), "report", "a.jsonl", "b.json", "-o", "r.html", "--svg", "pictures/svg",
-		"--png", "pictures/png")
+	stdout, stderr, code := run(t.Context(), "report", "a.jsonl", "b.json", "-o", "r.html", "--svg", "pictures/svg")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for name, start := range map[string]string{
 		"r.html": "<!DOCTYPE html>", "pictures/svg/rate-cpu-few-sizes.svg": "<?xml",
-		"pictures/png/change-b-cpu-float32.png": "\x89PNG",
+		"pictures/svg/change-b-cpu-float32.svg": "<?xml",
 	} {
 		content, err := os.ReadFile(name)
 		if err != nil || !strings.HasPrefix(string(content), start) {
@@ -116,8 +115,8 @@ func TestReportWithoutCharts(t *testing.T) {
 	if err := os.WriteFile("failed.jsonl", []byte(failed), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, code := run(t.Context(), "report", "failed.jsonl", "-o", "r.html", "--png", "pictures")
-	if code != 0 || stderr != "warning: the records have no chart, so --svg and --png write no file\n" {
+	_, stderr, code := run(t.Context(), "report", "failed.jsonl", "-o", "r.html", "--svg", "pictures")
+	if code != 0 || stderr != "warning: the records have no chart, so --svg writes no file\n" {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
@@ -162,7 +161,7 @@ func TestReportErrors(t *testing.T) {
 		"a.jsonl -o . --force":                    ". is a folder: name a file",
 		"a.jsonl -o r.html --svg a.jsonl --force": "not a directory",
 		"a.jsonl -o r.html --brief":               "--brief is for a table: want -o FILE.tsv",
-		"a.jsonl -o r.html --png":                 "--png without a value: want --png FOLDER",
+		"a.jsonl -o r.html --svg":                 "--svg without a value: want --svg FOLDER",
 	} {
 		t.Run(args, func(t *testing.T) {
 			reportFolder(t)

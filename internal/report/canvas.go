@@ -10,7 +10,6 @@ import (
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/gofont/gobold"
 	"golang.org/x/image/font/gofont/goregular"
-	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/font/sfnt"
 	"golang.org/x/image/math/fixed"
 )
@@ -31,7 +30,7 @@ func (b box) overlaps(c box) bool {
 	return b.x < c.x+c.w && c.x < b.x+b.w && b.y < c.y+c.h && c.y < b.y+b.h
 }
 
-// canvas collects the elements of a drawing, which are then written as SVG or as pixels.
+// canvas collects the elements of a drawing, which are then written as SVG.
 type canvas struct {
 	width, height float64
 	layers        []layer
@@ -46,7 +45,6 @@ type layer struct {
 // element is one of stroke, fill, disc, label and spot.
 type element interface {
 	svg(b *strings.Builder)
-	draw(r *raster)
 	moved(dx, dy float64) element
 }
 
@@ -285,22 +283,22 @@ func (l label) area() box {
 	return box{l.at.x - w*float64(l.align)/2, l.at.y - 0.5*textSize, w, textSize}
 }
 
-// regular and bold are the fonts for measuring text and for PNG files. Browsers use fontStack,
-// whose fonts are not wider.
+// regular and bold are the fonts for measuring text. Browsers use fontStack, whose fonts are not
+// wider.
 var (
-	regular = sync.OnceValue(func() *opentype.Font { return parseFont(goregular.TTF) })
-	bold    = sync.OnceValue(func() *opentype.Font { return parseFont(gobold.TTF) })
+	regular = sync.OnceValue(func() *sfnt.Font { return parseFont(goregular.TTF) })
+	bold    = sync.OnceValue(func() *sfnt.Font { return parseFont(gobold.TTF) })
 )
 
-func parseFont(data []byte) *opentype.Font {
-	f, err := opentype.Parse(data)
+func parseFont(data []byte) *sfnt.Font {
+	f, err := sfnt.Parse(data)
 	if err != nil {
 		panic(err) // the data is part of the module
 	}
 	return f
 }
 
-func fontOf(isBold bool) *opentype.Font {
+func fontOf(isBold bool) *sfnt.Font {
 	if isBold {
 		return bold()
 	}

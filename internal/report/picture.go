@@ -83,9 +83,6 @@ func (c *Chart) picture() *canvas {
 	return p
 }
 
-// WritePNG writes the drawing as a PNG image in the light colors.
-func (c *Chart) WritePNG(w io.Writer) error { return c.picture().writePNG(w) }
-
 // WriteSVG writes the drawing as an SVG file that follows the reader's light or dark mode.
 func (c *Chart) WriteSVG(w io.Writer) error {
 	p := c.picture()

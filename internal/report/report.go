@@ -1,8 +1,8 @@
-// Package report turns records of package bench into a page, SVG and PNG files.
+// Package report turns records of package bench into a page and SVG files.
 //
 // [New] answers a list of questions from the records. Each answer is a [Chart]: a sentence, a
 // drawing and a table. [Report.WriteHTML] writes them as one file that needs no network, with the
-// most important figures and one chart first. [Chart.WriteSVG] and [Chart.WritePNG] write one
+// most important figures and one chart first. [Chart.WriteSVG] writes one
 // drawing. All drawings are laid out once, as shapes on a canvas (canvas.go).
 //
 // If sources have measurements in common, the first is the baseline that the others are compared

@@ -45,7 +45,7 @@ func TestNoSectors(t *testing.T) {
 	m := newMachine(1, "", 1)
 	r := m.record(gpuModels[0], "emu", bench.Cube(16), false)
 	r.Counts = &bench.Counts{Instructions: 1, Flops: 8192}
-	check(t, newReport(t, Source{"r", []bench.Record{r}}), true)
+	check(t, newReport(t, Source{"r", []bench.Record{r}}))
 }
 
 // TestLaterRecord checks that the last of two records of one measurement is kept, and both of two

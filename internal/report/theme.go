@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"image/color"
 	"strings"
 )
 
@@ -37,10 +36,6 @@ var palette = []*paint{
 
 func paints() []*paint {
 	return append([]*paint{paper, ink, faint, rule, wash, peer}, palette...)
-}
-
-func (p *paint) rgba(alpha float64) color.NRGBA {
-	return color.NRGBA{uint8(p.light >> 16), uint8(p.light >> 8), uint8(p.light), uint8(255*alpha + 0.5)}
 }
 
 // Theme returns the paints as CSS variables, such as --ink. On paper they are light.
