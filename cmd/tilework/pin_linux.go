@@ -10,7 +10,7 @@ import (
 // pinThread keeps the thread of the calling goroutine on the core on which it runs. Linux then
 // moves other threads to other cores if there are any. After a call of a library that takes longer
 // than 20 µs, the monitor thread of Go's runtime wakes every 90 µs for 4 ms. On the same core it
-// slows the next product by up to 40 % (docs/results/cpu-history.md).
+// slows the next product by up to 40 %.
 func pinThread() (unpin func()) {
 	runtime.LockOSThread()
 	var core uint32
