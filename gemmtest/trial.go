@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -94,9 +95,13 @@ func (t *trial) pairs(k kind) (pairs []Pair) {
 	for _, p := range t.impl.pairs() {
 		integer, short := p.integer(), p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2
 		if !(k.floats && integer || k.integers && !integer || k.scales && !short || k.zeros && p.In.Signed() != dtype.I8 ||
-			k.form == batchForm && p.In == dtype.U8) { // which has no batches
+			p.In == dtype.U8 && (k.form == batchForm || k.form == epilogueForm && t.opt.FewForms)) { // it has no batches
 			pairs = append(pairs, p)
 		}
+	}
+	if k.zeros && t.opt.FewForms && len(pairs) > 0 { // either int8 or uint8 for A, as the seed selects
+		in := choose(&trial{rng: t.opt.random("operand with zero points", 0)}, pairs...).In
+		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.In != in })
 	}
 	return pairs
 }

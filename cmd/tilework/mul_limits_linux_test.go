@@ -55,8 +55,8 @@ func TestMemoryLimits(t *testing.T) {
 	if testkit.Full() {
 		step = 64
 	}
-	tooLittle := regexp.MustCompile(`^tilework: (--residual: )?out of memory: .*` +
-		`: want at least .*iB of (address space|data segment) \(ulimit -[vd] \d+\)\n$`)
+	tooLittle := regexp.MustCompile(`^tilework: (--residual: |launch failed: \w+: out of device memory: )?` +
+		`out of memory: .*: want at least .*iB of (address space|data segment) \(ulimit -[vd] \d+\)\n$`)
 	for key, products := range map[string][]string{
 		"VmSize": {
 			"mul a.npy a.npy --precision native",
