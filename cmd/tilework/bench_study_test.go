@@ -36,7 +36,7 @@ func TestPresets(t *testing.T) {
 					t.Errorf("record %+v", r)
 				}
 			}
-			if skipped := strings.Contains(stderr, "skipped: "); skipped == hasGPU {
+			if skipped := strings.Contains(stderr, "no such device"); skipped == hasGPU {
 				t.Errorf("machine with a GPU: %v, standard error %q", hasGPU, stderr)
 			}
 			emulatedGPU(t)
