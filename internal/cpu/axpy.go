@@ -13,6 +13,9 @@ import (
 // elements of A for these steps in registers. Memory is thus read sequentially. Tiles of C would
 // instead read a few columns of many rows of B and touch another page with every step of K.
 //
+// A B of 16-bit elements is read in strips of a few rows, with tiles that widen the elements in
+// registers: see [axpy.sumTiles].
+//
 // A product with few columns is computed as its transpose, which swaps A and B. The rows of the
 // transposed C are not contiguous in memory, so their sums go to scratch memory first.
 type axpy[T scalar] struct {
@@ -26,7 +29,10 @@ type axpy[T scalar] struct {
 	alpha, beta T
 	partial     partial[T]
 	c           target[T]
-	nc          int // columns of C per task
+	nc          int              // columns of C per task
+	depth       int              // steps of K that one pass over C adds
+	tiles       wideningTiles[T] // without kernels if B is widened first, or not at all
+	panels      []T              // for tiles, A packed in panels of all of K, instead of a
 	threads     int
 	scratch     []T // for each worker; see scratchSizes
 }
@@ -54,7 +60,12 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	mk.describeStored(&d.b, &p.Layouts[large], b[large])
 	d.c.prepare(pl, mk, b, swapped)
 	d.beta = d.c.betaForSums(T(real(p.Beta)))
-	d.partial.deferAlpha(p, d.k <= 1, &d.alpha, &d.beta)
+	whole := 1 // steps of K that a kernel always adds at once
+	if d.tiles, d.depth = mk.axpyTiles(p.In(), d.m, d.k), axpyDepth; d.tiles.kernels != nil {
+		d.depth = d.tiles.depth(d.m)
+		whole = d.depth
+	}
+	d.partial.deferAlpha(p, d.k <= whole, &d.alpha, &d.beta)
 	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
 	if d.sumsApart() {
 		d.nc = equalParts(d.n, axpySums/d.m, d.NR)
@@ -84,13 +95,16 @@ func (d *axpy[T]) phases() int                { return 1 }
 func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }
 
 // scratchSizes returns the elements of scratch memory per worker: for sums of a C without
-// contiguous rows, for widened elements of B, and for the epilogue.
+// contiguous rows, for elements of B that are widened or copied, and for the epilogue.
 func (d *axpy[T]) scratchSizes() (sums, piece, spare int) {
 	if d.sumsApart() {
 		sums = axpySums
 	}
-	if d.b.widen != nil {
-		piece = axpyDepth * d.nc
+	switch {
+	case d.tiles.kernels != nil:
+		piece = d.depth * d.tiles.cols
+	case d.b.widen != nil:
+		piece = d.depth * d.nc
 	}
 	if d.c.scratch {
 		spare = epilogueCols
@@ -100,12 +114,18 @@ func (d *axpy[T]) scratchSizes() (sums, piece, spare int) {
 
 func (d *axpy[T]) bytes() int {
 	sums, piece, spare := d.scratchSizes()
-	return widenedBytes[T](d.layout) + d.c.bytes(d.m, d.n) + allocBytes[T](d.threads*(sums+piece+spare))
+	small := widenedBytes[T](d.layout)
+	if d.tiles.kernels != nil {
+		small = allocBytes[T](d.panelElems()) + allocBytes[T](d.k)
+	}
+	return small + d.c.bytes(d.m, d.n) + allocBytes[T](d.threads*(sums+piece+spare))
 }
 
 func (d *axpy[T]) bind(m *workspace, _ []phaseState) {
 	sums, piece, spare := d.scratchSizes()
-	if d.a = d.small.widenAll(d.layout, m); d.swapped {
+	if d.tiles.kernels != nil {
+		d.packSmall(m)
+	} else if d.a = d.small.widenAll(d.layout, m); d.swapped {
 		d.a = d.a.t()
 	}
 	d.c.bind(m, d.m, d.n)
@@ -135,10 +155,14 @@ func (d *axpy[T]) do(task, worker int) {
 	d.c.finish(0, j0, d.m, cols, tmp)
 }
 
-// sum adds the product of A and cols columns of B to c. piece is memory for widened rows of B.
+// sum adds the product of A and cols columns of B to c. piece is memory for elements of B.
 func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
-	for p0 := 0; p0 < d.k; p0 += axpyDepth {
-		depth := min(axpyDepth, d.k-p0)
+	if d.tiles.kernels != nil {
+		d.sumTiles(j0, cols, c, ldc, alpha, beta, piece)
+		return
+	}
+	for p0 := 0; p0 < d.k; p0 += d.depth {
+		depth := min(d.depth, d.k-p0)
 		b, ldb := d.b.readBlock(p0, j0, depth, cols, piece)
 		for i := 0; i < d.m; {
 			x := min(bits.Len(uint(d.m-i)), len(d.Update)) - 1

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"unsafe"
+
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
@@ -55,11 +57,10 @@ type blocked[T scalar] struct {
 	packedLayout packedLayout
 	packedB      []T
 	halves       bool
-	// halfKernel multiplies by panels of 16-bit elements. It is set if the kernel has one and if
-	// widening each panel first would take longer, because there are few rows.
-	halfKernel asm.Packed[T]
-	// height is the number of rows of a tile, and of a panel of A: MR, or those of halfKernel.
-	height int
+	// tiles has kernels if tiles widen 16-bit elements of packed panels. Widening each panel first
+	// takes longer if there are few rows.
+	tiles  wideningTiles[T]
+	height int // rows of a tile and of a panel of A
 
 	threads int
 	grid    grid
@@ -429,8 +430,10 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 			next := &ahead[min(ir/d.height*fetched, len(ahead)-1)]
 			streams := d.nonTemporal && m == d.MR && cols == d.NR
 			switch {
-			case d.halfKernel != nil:
-				d.halfKernel(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+			case d.tiles.kernels != nil:
+				panel, at := (*uint16)(unsafe.Pointer(b)), &c[at]
+				next, apart := d.tiles.ahead(ahead, ir, rows, k)
+				d.tiles.kernelFor(m)(k, a, csa, panel, next, d.NR, apart, at, d.ldc, m, cols, d.alpha, beta)
 			case copying && ir == 0:
 				d.Copy(k, a, rsa, csa, &d.b.data[d.b.index(w.j0+j+jr, w.p0)], d.b.ld, &c[at], b, 0, d.ldc, cols, d.alpha,
 					beta)
@@ -487,20 +490,3 @@ func (d *blocked[T]) rowsOfA(w *phaseState, i int) (a *T, rsa, csa int) {
 	}
 	return &d.a.data[d.a.index(w.i0+i, w.p0)], d.a.ld, 1
 }
-
-// equalParts divides n into the fewest parts of at most size and returns their size. All parts but
-// the last are equal multiples of unit.
-func equalParts(n, size, unit int) int {
-	switch { // the cases save divisions, which take noticeable time in small products
-	case n <= unit:
-		return unit
-	case n <= size-unit: // one part
-		return ceilDiv(n, unit) * unit
-	case unit == 1:
-		return ceilDiv(n, ceilDiv(n, max(size, 1)))
-	}
-	size = max(size/unit*unit, unit)
-	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit
-}
-
-func ceilDiv(n, d int) int { return (n + d - 1) / d }

@@ -15,13 +15,14 @@ type dots[T scalar] struct {
 	*microKernel[T]
 	dotTiles[T]
 	k       int
-	widens  bool         // whether x and y have another type than T, and are
-	tiled   bool         // whether one call of a kernel reads all rows of y, and C has the sums
-	read    operand[T]   // x
-	small   operand[T]   // and y as stored
-	layout  *gemm.Layout // of y as stored
-	yIsB    bool         // whether y is op(B)ᵀ, else op(A)
-	copies  bool         // whether y is copied, because it is not stored along K
+	widens  bool                 // whether x and y have another type than T, and are
+	tiled   bool                 // whether one call of a kernel reads all rows of y, and C has the sums
+	wide    []asm.WideningDot[T] // the kernels for 1, 2, … rows of y that widen x, if there are any
+	read    operand[T]           // x
+	small   operand[T]           // and y as stored
+	layout  *gemm.Layout         // of y as stored
+	yIsB    bool                 // whether y is op(B)ᵀ, else op(A)
+	copies  bool                 // whether y is copied, because it is not stored along K
 	partial partial[T]
 	target  target[T]
 	beta    T
@@ -76,6 +77,9 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.x, d.ldx, d.y = dtype.View[T](b[x]), p.Layouts[x].LD, stridedOf[T](d.layout, b[y])
 	}
 	d.dotTiles.prepare(mk, l, s, !d.widens && mk.dotsTall(l, s, d.k))
+	if d.wide = mk.wideningDots(p.In(), l, d.k); d.wide != nil {
+		d.dot, d.height = mk.Dot[asm.DotRows-1], asm.DotRows
+	}
 	d.alpha = alphaOf[T](p)
 	d.target.prepare(pl, mk, b, !xIsA)
 	d.beta = d.target.betaForSums(T(real(p.Beta)))
@@ -99,6 +103,24 @@ func (t *dotTiles[T]) prepare(mk *microKernel[T], l, s int, tall bool) {
 	}
 	t.height, t.apart = equalParts(l, asm.DotRows, 1), asm.DotRows
 	t.dot = mk.Dot[t.height-1]
+}
+
+// dotsWideVectors is the least number of vectors of a row of x for kernels that widen x and leave
+// some steps of K to another call.
+const dotsWideVectors = 16
+
+// wideningDots returns the kernels that widen elements of type t for l rows of x and k steps of K,
+// if there are any and they are faster.
+func (mk *microKernel[T]) wideningDots(t dtype.Type, l, k int) []asm.WideningDot[T] {
+	switch {
+	case l < asm.DotRows, k < dotsWideVectors*mk.lanes() && k%mk.lanes() > 0:
+		return nil
+	case t == dtype.F16:
+		return mk.DotF16
+	case t == dtype.BF16:
+		return mk.DotBF16
+	}
+	return nil
 }
 
 // dotsTall reports whether the dot products of l rows of x and s of y are computed in tiles of as
@@ -263,32 +285,41 @@ func (t *dotTiles[T]) storeFour(at int, sums []T) {
 
 // computeRows computes the elements of C for up to DotRows rows of x from row i on. Rows before
 // from belong to the previous call, which the last call overlaps. The first half of memory holds
-// the sums over the first kc steps of K. Each further kc steps are summed in the second half and
+// the sums over the first steps of K. The sums over further steps are in the second half and are
 // added. piece is memory for widened rows of x.
 func (d *dots[T]) computeRows(i, from int, memory, piece []T) {
 	sums, part := memory[:workerSums/2], memory[workerSums/2:]
-	for p := 0; p < d.k; p += d.kc {
-		k := min(d.kc, d.k-p)
-		x, ldx := (*T)(nil), d.ldx
-		if d.widens {
-			x, ldx = d.read.readBlock(i, p, d.height, k, piece)
-		} else {
-			x = &d.x[i*ldx+p]
-		}
-		to := part
-		if p == 0 {
-			to = sums
-		}
-		for j := 0; j < d.s; j += len(d.dot) {
-			d.dot[min(len(d.dot), d.s-j)-1](1, k, x, ldx, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])
-		}
-		if p > 0 {
-			for x := range sums[:d.s*asm.DotRows] {
-				sums[x] += part[x]
-			}
+	for p := d.sum(i, 0, sums, piece); p < d.k; {
+		p += d.sum(i, p, part, piece)
+		for x := range sums[:d.s*asm.DotRows] {
+			sums[x] += part[x]
 		}
 	}
 	d.store(from, min(i+d.height, d.l), i, d.beta, sums)
+}
+
+// sum stores sums over some steps of K, from p on, and returns their number. Kernels that widen x
+// leave steps that do not fill a vector to those that do not.
+func (d *dots[T]) sum(i, p int, sums, piece []T) (k int) {
+	k = min(d.kc, d.k-p)
+	if d.wide != nil && k >= d.lanes() {
+		k -= k % d.lanes()
+		x := &d.read.halves()[i*d.read.ld+p]
+		for j := 0; j < d.s; j += len(d.wide) {
+			d.wide[min(len(d.wide), d.s-j)-1](1, k, x, d.read.ld, d.y.at(j, p), d.y.rs, &sums[j*asm.DotRows])
+		}
+		return k
+	}
+	x, ldx := (*T)(nil), d.ldx
+	if d.widens {
+		x, ldx = d.read.readBlock(i, p, d.height, k, piece)
+	} else {
+		x = &d.x[i*ldx+p]
+	}
+	for j := 0; j < d.s; j += len(d.dot) {
+		d.dot[min(len(d.dot), d.s-j)-1](1, k, x, ldx, d.y.at(j, p), d.y.rs, &sums[j*asm.DotRows])
+	}
+	return k
 }
 
 // maxDotCols returns the largest number of rows of y that a dot kernel reads at once.

@@ -25,3 +25,20 @@ func newGrid(threads, rows, mr, cols, nr int) (best grid) {
 
 // part returns the bounds of part i if n is divided into parts of nearly equal size.
 func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n / parts }
+
+// equalParts divides n into the fewest parts of at most size and returns their size. All parts but
+// the last are equal multiples of unit.
+func equalParts(n, size, unit int) int {
+	switch { // the cases save divisions, which take noticeable time in small products
+	case n <= unit:
+		return unit
+	case n <= size-unit: // one part
+		return ceilDiv(n, unit) * unit
+	case unit == 1:
+		return ceilDiv(n, ceilDiv(n, max(size, 1)))
+	}
+	size = max(size/unit*unit, unit)
+	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit
+}
+
+func ceilDiv(n, d int) int { return (n + d - 1) / d }

@@ -22,7 +22,7 @@ const (
 	algoStream                   // the same; each tile reads its rows of a large A from end to end
 	algoDeep                     // the same with several sums for each element of a tiny C
 	algoRows                     // adds multiples of rows of B to whole rows of C, for a few steps of K
-	algoAxpy                     // the same for few rows of C, eight steps of K at a time (fused AXPY)
+	algoAxpy                     // the same for few rows of C, a few steps of K at a time (fused AXPY)
 	algoDot                      // dot products; op(B) is the large operand
 	algoSplitK                   // split-K: independent products of slices of K
 	algoBlocked                  // the five loops of BLIS around a micro-kernel; packs B

@@ -24,6 +24,33 @@ func TestMethodNames(t *testing.T) {
 	}
 }
 
+// TestFewRowsWidenInRegisters checks that products of few rows of 16-bit elements, with B stored in
+// rows or along K, do not pack B.
+func TestFewRowsWidenInRegisters(t *testing.T) {
+	for _, k := range Kernels() {
+		for _, in := range []dtype.Type{dtype.F16, dtype.BF16} {
+			if !k.Available() || !k.Multiplies(in) || k.f32 == nil || k.f32.WidenF16 == nil {
+				continue
+			}
+			for _, s := range [][2]int{{768, 3072}, {1024, 1024}, {4096, 4096}} {
+				for m := 1; m <= 8; m++ {
+					for want, b := range map[algorithm]gemm.Layout{
+						algoAxpy: gemm.Dense(in, s[0], s[1]), algoDot: gemm.Dense(in, s[1], s[0]).T(),
+					} {
+						p, _, err := gemm.New(1, gemm.Dense(in, m, s[0]), b, 0, gemm.Dense(in, m, s[1]), gemm.Epilogue{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						if got := k.f32.method(&p); got.algorithm != want {
+							t.Errorf("%s, %v, B transposed %v: %v, want %v", k.Name, &p, p.B().Trans, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkMethod measures the choice of a method for a new product and for a repeated one.
 func BenchmarkMethod(b *testing.B) {
 	c, err := chooseCached("", dtype.F32)

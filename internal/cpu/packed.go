@@ -7,7 +7,6 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
-	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
@@ -183,25 +182,11 @@ func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
 	}
 	if d.halves = d.packedLayout.size < dtype.Of[T]().Size(); d.halves {
 		d.b.raw = packed.data
-		switch {
-		case d.m > widenPerTileRows:
-		case p.B().Type == dtype.F16:
-			d.useHalfKernels(d.PackedF16)
-		case p.B().Type == dtype.BF16:
-			d.useHalfKernels(d.PackedBF16)
+		if d.m <= widenPerTileRows {
+			d.tiles = d.wideningTiles(p.B().Type, d.m)
+			d.height = d.tiles.height
 		}
 	}
-}
-
-// useHalfKernels selects the kernel whose tiles divide the rows of A with the least padding. The
-// kernels are those of [asm.Kernels.PackedF16].
-func (d *blocked[T]) useHalfKernels(kernels []asm.Packed[T]) {
-	if len(kernels) == 0 {
-		return
-	}
-	step := d.MR / len(kernels) // rows
-	d.height = equalParts(d.m, d.MR, step)
-	d.halfKernel = kernels[d.height/step-1]
 }
 
 // panel returns the block's panel of column j, and the elements to prefetch next.
@@ -211,7 +196,7 @@ func (d *blocked[T]) panel(w *phaseState, j, worker int) (b *T, ahead []T) {
 	if d.packedB != nil {
 		at, all = d.packedLayout.at(w.p0, w.j0+j, d.headerRows()), d.packedB
 		switch {
-		case d.halfKernel != nil:
+		case d.tiles.kernels != nil:
 			halves := dtype.View[T](d.b.raw[2*at:])
 			return unsafe.SliceData(halves), halves[min(d.NR*deep/2, len(halves)-1):]
 		case d.halves:

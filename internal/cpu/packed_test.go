@@ -153,7 +153,7 @@ func TestPackErrors(t *testing.T) {
 func TestPackedHalvesPadLittle(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, in := range []dtype.Type{dtype.F16, dtype.BF16} {
-			if k.naive || !k.Available() || !k.Multiplies(in) || len(k.f32.PackedF16) == 0 {
+			if k.naive || !k.Available() || !k.Multiplies(in) || len(k.f32.WidenF16) == 0 {
 				continue
 			}
 			for m := 1; m <= widenPerTileRows; m++ {
@@ -172,7 +172,7 @@ func TestPackedHalvesPadLittle(t *testing.T) {
 				}
 				d := newBlocked(&pl, k.f32, &gemm.Buffers{})
 				least := ceilDiv(m, ceilDiv(m, d.MR))
-				if d.halfKernel == nil || d.height < least || d.height > least+1 {
+				if d.tiles.kernels == nil || d.height < least || d.height > least+1 {
 					t.Errorf("%s, %v: %d rows in tiles of %d: want %d or %d", k.Name, in, m, d.height, least, least+1)
 				}
 			}

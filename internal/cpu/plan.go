@@ -209,7 +209,15 @@ func (mk *microKernel[T]) detail(p *gemm.Problem, w method, prepacked bool) stri
 	var s string
 	switch w.algorithm {
 	case algoAxpy:
-		s = fmt.Sprintf("fused AXPY on whole rows, %d steps of K at a time", axpyDepth)
+		m := p.M
+		if w.swapAB {
+			m = p.N
+		}
+		if t := mk.axpyTiles(p.In(), m, p.K); t.kernels != nil {
+			s = fmt.Sprintf("%d×%d tiles that widen B, %d steps of K at a time", t.height, t.cols, t.depth(m))
+		} else {
+			s = fmt.Sprintf("fused AXPY on whole rows, %d steps of K at a time", axpyDepth)
+		}
 	case algoRows:
 		s = "AXPY on whole rows of C"
 	case algoDot:

@@ -17,6 +17,7 @@ type model struct {
 	elem            float64 // bytes of an element
 	lanes           float64 // elements of a vector
 	mr, nr          float64
+	in              dtype.Type // of A and B
 	m, n, k         float64
 	a, b, c         float64 // bytes of the matrices
 	all             float64 // of all three
@@ -61,7 +62,7 @@ const lineBytes = cacheLine
 func (mk *microKernel[T]) modelOf(p *gemm.Problem) model {
 	size := float64(dtype.Of[T]().Size())
 	x := model{costs: mk.costs(), elem: size, lanes: float64(mk.lanes()), mr: float64(mk.MR), nr: float64(mk.NR),
-		m: float64(p.M), n: float64(p.N), k: float64(p.K),
+		in: p.In(), m: float64(p.M), n: float64(p.N), k: float64(p.K),
 		transA: !alongK(p.Layouts[gemm.A]), alongKB: alongK(p.B().T()),
 		conflictA: hasSetConflicts(p.Layouts[gemm.A]), conflictB: hasSetConflicts(p.Layouts[gemm.B])}
 	x.a, x.b, x.c = touched(p.Layouts[gemm.A]), touched(p.Layouts[gemm.B]), touched(p.Layouts[gemm.C])
@@ -353,6 +354,9 @@ func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
 	if w.swapAB {
 		m, n, b, small = x.n, x.m, x.a, x.b
 	}
+	if t := mk.axpyTiles(x.in, int(m), int(x.k)); t.kernels != nil {
+		return mk.predictWideningTiles(x, &t, m, n, b, small)
+	}
 	most := float64(int(1) << (len(mk.Update) - 1))
 	groups := math.Ceil(m / most)
 	passes := math.Ceil(x.k / axpyDepth)
@@ -374,6 +378,23 @@ func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
 	return start + x.overlap(compute, memory+x.writing(1, x.all))
 }
 
+// widening returns the number of FMAs that take as long as widening a vector in a register, in two
+// instructions. With 256-bit vectors one of the two has a unit of its own.
+func (x *model) widening() float64 { return x.lanes * x.elem / 32 }
+
+// predictWideningTiles follows [axpy.sumTiles] for m rows of the small operand and n columns of the
+// large one, whose sizes are given in bytes.
+func (mk *microKernel[T]) predictWideningTiles(x *model, t *wideningTiles[T], m, n, large, small float64) float64 {
+	tiles, panels := math.Ceil(m/float64(t.height)), math.Ceil(n/x.nr)
+	depth := float64(t.depth(int(m)))
+	passes := math.Ceil(x.k / depth)
+	step := max((m+tiles*x.widening())*2*x.fma, (m+2*tiles)*x.load, tiles*x.latency)
+	compute := panels * (x.k*step + passes*(m*2*x.storing+tiles*(x.tile+x.call)))
+	memory := x.far(large/lineBytes, x.all) + x.far(small/lineBytes, x.all) + x.inTiles*(x.writing(1, x.all)+
+		x.writing(passes-1, (m+depth)*min(n, axpyWidenedCols)*x.elem))
+	return x.axpy + x.overlap(compute, memory)
+}
+
 // predictDot follows [dots].
 func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	l, s, large, small := x.n, x.m, x.b, x.a
@@ -383,6 +404,10 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	across := float64(mk.maxDotCols())
 	groups := math.Ceil(s / across)
 	h, reduce, row := float64(equalParts(int(l), asm.DotRows, 1)), x.reduce, float64(dotsRowBytes)
+	widening, widened := 0.0, x.widened // FMAs for each vector of x, and elements that are widened first
+	if mk.wideningDots(x.in, int(l), int(x.k)) != nil {
+		h, widening, widened = asm.DotRows, x.widening(), s*x.k
+	}
 	tiles := math.Ceil(l / h)
 	calls := tiles * groups
 	if s <= across && x.widened == 0 { // one call for several tiles; see [dots.inTiles]
@@ -395,8 +420,8 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	row = min(row, x.k*x.elem)
 	passes := math.Ceil(x.k * x.elem / row)
 	vectors := math.Ceil(x.k/x.lanes) * x.dots
-	compute := tiles * groups * vectors * max(h*s/groups*x.fma, (h+s/groups)*x.load)
-	compute += passes*(calls*x.call+tiles*h*s*reduce) + x.widen*x.widened
+	compute := tiles * groups * vectors * max(h*(s/groups+widening)*x.fma, (h+s/groups)*x.load)
+	compute += passes*(calls*x.call+tiles*h*s*reduce) + x.widen*widened
 	yAlongK := !x.transA
 	if w.swapAB {
 		yAlongK = x.alongKB

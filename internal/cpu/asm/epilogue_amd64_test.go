@@ -228,8 +228,9 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestPackedHalves checks that a panel of 16-bit elements gives the same bits as its widened copy.
-func TestPackedHalves(t *testing.T) {
+// TestWidening checks that rows of 16-bit elements give the same bits as a panel of their widened
+// copies.
+func TestWidening(t *testing.T) {
 	for _, ks := range F32 {
 		t.Run(ks.ISA.Name, func(t *testing.T) {
 			require(t, ks.ISA)
@@ -239,35 +240,38 @@ func TestPackedHalves(t *testing.T) {
 			r := testrand.New(t)
 			as, bs, cs := newArena[float32](t, 1<<12), newArena[uint16](t, 1<<12), newArena[float32](t, 1<<10)
 			for _, h := range []struct {
-				packed []Packed[float32]
-				to     func(uint16) float32
+				kernels []Widening[float32]
+				dots    []WideningDot[float32]
+				to      func(uint16) float32
 			}{
-				{ks.PackedF16, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
-				{ks.PackedBF16, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
+				{ks.WidenF16, ks.DotF16, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
+				{ks.WidenBF16, ks.DotBF16, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
 			} {
+				testWideningDots(t, ks, h.dots, h.to)
 				for _, k := range append(upTo(2*unroll+1), 67) {
 					for m := 1; m <= ks.MR; m++ {
 						height := (m + 1) / 2 * 2
-						packed := h.packed[height/2-1]
+						kernel := h.kernels[height/2-1]
 						for n := 1; n <= ks.NR; n += 1 + r.IntN(3) {
-							a, b, c := as.last(height*k), bs.last(ks.NR*k), cs.last(m*n)
+							lda, ldb := height+r.IntN(3), ks.NR+r.IntN(3)
+							a, b, c := as.last(max((k-1)*lda+height, 0)), bs.last(max((k-1)*ldb+ks.NR, 0)), cs.last(m*n)
 							fill(a, r, finite)
 							tall := make([]float32, ks.MR*k+1)
 							for p := range k {
-								copy(tall[p*ks.MR:], a[p*height:][:height])
+								copy(tall[p*ks.MR:], a[p*lda:][:height])
 							}
 							fill(c, r, finite)
-							wide := make([]float32, len(b)+1)
+							wide := make([]float32, ks.NR*k+1)
 							for i := range b {
-								b[i] = uint16(r.Uint32())
-								wide[i] = h.to(b[i])
+								if b[i] = uint16(r.Uint32()); i%ldb < ks.NR {
+									wide[i/ldb*ks.NR+i%ldb] = h.to(b[i])
+								}
 							}
 							want := slices.Clone(c)
 							alpha, beta := finite[float32](r), finite[float32](r)
 							ks.Packed(k, &tall[0], &wide[0], &want[0], &wide[0], n, m, n, alpha, beta)
-							start := (*float32)(unsafe.Pointer(bs.start(b)))
 							if fault := faults(func() {
-								packed(k, as.start(a), start, &c[0], start, n, m, n, alpha, beta)
+								kernel(k, as.start(a), lda, bs.start(b), bs.start(b), ldb, 1, &c[0], n, m, n, alpha, beta)
 							}); fault != nil {
 								t.Fatalf("%d×%d×%d: %v", m, n, k, fault)
 							}
@@ -279,5 +283,34 @@ func TestPackedHalves(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// testWideningDots compares the sums of kernels that widen x with those of the kernels for a
+// widened copy.
+func testWideningDots(t *testing.T, ks *Kernels[float32], dots []WideningDot[float32], to func(uint16) float32) {
+	r := testrand.New(t)
+	xs, ys, all := newArena[uint16](t, 1<<14), newArena[float32](t, 1<<14), newArena[float32](t, 1<<10)
+	for s, dot := range dots {
+		lanes := ks.NR / 2
+		for k := 0; k <= 9*lanes; k += lanes {
+			ldx, ldy, tiles := k+r.IntN(9), k+r.IntN(9), 1+r.IntN(3)
+			x, y := xs.last(span(tiles*DotRows, ldx, k, 1)), ys.last(span(s+1, ldy, k, 1))
+			wide := make([]float32, len(x)+1)
+			for i := range x {
+				x[i] = uint16(r.Uint32())
+				wide[i] = to(x[i])
+			}
+			fill(y, r, finite)
+			got := all.last(tiles * (s + 1) * DotRows)
+			want := make([]float32, len(got))
+			ks.Dot[DotRows-1][s](tiles, k, &wide[0], ldx, ys.start(y), ldy, &want[0])
+			if fault := faults(func() { dot(tiles, k, xs.start(x), ldx, ys.start(y), ldy, &got[0]) }); fault != nil {
+				t.Fatalf("%d·%d rows with %d, k %d: %v", tiles, DotRows, s+1, k, fault)
+			}
+			if !sameAll(got, want) {
+				t.Fatalf("%d·%d rows with %d, k %d, ldx %d, ldy %d: %v, want %v", tiles, DotRows, s+1, k, ldx, ldy, got, want)
+			}
+		}
 	}
 }

@@ -47,9 +47,9 @@ type Kernels[T any] struct {
 	// apart.
 	Packed Packed[T]
 
-	// PackedF16[x] and PackedBF16[x] are Packed for tiles of r = 2x+2 rows, r ≤ MR: a holds r values
-	// per step, and m ≤ r. The elements of b have 16 bits. There may be none.
-	PackedF16, PackedBF16 []Packed[T]
+	// WidenF16[x] and WidenBF16[x] compute tiles of r = 2x+2 rows, r ≤ MR, of a B of 16-bit elements.
+	// See [Widening]. There may be none.
+	WidenF16, WidenBF16 []Widening[T]
 
 	// Direct[r-1] computes tiles of r rows, 1 ≤ r ≤ MR. See [Direct].
 	Direct []Direct[T]
@@ -89,6 +89,10 @@ type Kernels[T any] struct {
 	Dot  [][]Dot[T]
 	Tall []Dot[T]
 
+	// DotF16[s-1] and DotBF16[s-1] are Dot[DotRows-1][s-1] for rows of x with 16-bit elements. There
+	// may be none. See [WideningDot].
+	DotF16, DotBF16 []WideningDot[T]
+
 	// Columns[r-1] copies n columns, a multiple of eight, of r rows: dst[j*ldd+i] = src[i*lds+j].
 	Columns []func(n int, dst *T, ldd int, src *T, lds int)
 
@@ -119,6 +123,12 @@ type Kernels[T any] struct {
 
 // Packed is a kernel for one tile of packed panels; see [Kernels].
 type Packed[T any] func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
+
+// Widening is a kernel for m rows, 1 ≤ m ≤ r, and n columns, 1 ≤ n ≤ NR, of a tile of r rows: A's
+// element (i, p) is a[p*lda+i], B's (p, j) is b[p*ldb+j], C's (i, j) is c[i*ldc+j]. It reads r
+// elements of A and NR of B in each step of k, also if m or n is less, and prefetches a line at
+// next[p*ldn].
+type Widening[T any] func(k int, a *T, lda int, b, next *uint16, ldb, ldn int, c *T, ldc, m, n int, alpha, beta T)
 
 // Direct is a kernel for tiles ≥ 1 tiles of C, one below the other, of n columns, 1 ≤ n ≤ NR. It
 // reads matrices as stored: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j], C's
@@ -151,6 +161,9 @@ type Triangle[T any] func(tiles, k int, a *T, rsa, csa int, l, b *T, ldb int, al
 // Each sum is computed in parallel lanes, which are then added in pairs. The number of lanes
 // depends on the number of rows, so that kernels for other numbers of rows round differently.
 type Dot[T any] func(tiles, k int, x *T, ldx int, y *T, ldy int, sums *T)
+
+// WideningDot is a [Dot] for a k that is a multiple of NR/2. It widens the elements of x.
+type WideningDot[T any] func(tiles, k int, x *uint16, ldx int, y *T, ldy int, sums *T)
 
 // DotRows is the largest number of rows of x that a [Dot] reads.
 const DotRows = 4

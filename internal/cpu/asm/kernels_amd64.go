@@ -25,13 +25,13 @@ var (
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 12, NR: 32,
 	Packed: PackedF32AVX512, Group: 1,
-	PackedF16: []Packed[float32]{
-		PackedF16F32AVX512x2, PackedF16F32AVX512x4, PackedF16F32AVX512x6,
-		PackedF16F32AVX512x8, PackedF16F32AVX512x10, PackedF16F32AVX512x12,
+	WidenF16: []Widening[float32]{
+		WidenF16F32AVX512x2, WidenF16F32AVX512x4, WidenF16F32AVX512x6,
+		WidenF16F32AVX512x8, WidenF16F32AVX512x10, WidenF16F32AVX512x12,
 	},
-	PackedBF16: []Packed[float32]{
-		PackedBF16F32AVX512x2, PackedBF16F32AVX512x4, PackedBF16F32AVX512x6,
-		PackedBF16F32AVX512x8, PackedBF16F32AVX512x10, PackedBF16F32AVX512x12,
+	WidenBF16: []Widening[float32]{
+		WidenBF16F32AVX512x2, WidenBF16F32AVX512x4, WidenBF16F32AVX512x6,
+		WidenBF16F32AVX512x8, WidenBF16F32AVX512x10, WidenBF16F32AVX512x12,
 	},
 	Direct: []Direct[float32]{
 		DirectF32AVX512x1, DirectF32AVX512x2, DirectF32AVX512x3, DirectF32AVX512x4,
@@ -70,6 +70,12 @@ var F32AVX512 = Kernels[float32]{
 		{DotF32AVX512x4x1, DotF32AVX512x4x2, DotF32AVX512x4x3, DotF32AVX512x4x4},
 	},
 	Tall: []Dot[float32]{DotF32AVX512x16x1},
+	DotF16: []WideningDot[float32]{
+		DotF16F32AVX512x4x1, DotF16F32AVX512x4x2, DotF16F32AVX512x4x3, DotF16F32AVX512x4x4,
+	},
+	DotBF16: []WideningDot[float32]{
+		DotBF16F32AVX512x4x1, DotBF16F32AVX512x4x2, DotBF16F32AVX512x4x3, DotBF16F32AVX512x4x4,
+	},
 	Epilogue: Epilogue[float32]{
 		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
 		Scale: ScaleF32AVX512, FromInt32: FromInt32F32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
@@ -131,11 +137,11 @@ var F64AVX512 = Kernels[float64]{
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
 	Packed: PackedF32AVX2, Group: 1,
-	PackedF16: []Packed[float32]{
-		PackedF16F32AVX2x2, PackedF16F32AVX2x4, PackedF16F32AVX2x6,
+	WidenF16: []Widening[float32]{
+		WidenF16F32AVX2x2, WidenF16F32AVX2x4, WidenF16F32AVX2x6,
 	},
-	PackedBF16: []Packed[float32]{
-		PackedBF16F32AVX2x2, PackedBF16F32AVX2x4, PackedBF16F32AVX2x6,
+	WidenBF16: []Widening[float32]{
+		WidenBF16F32AVX2x2, WidenBF16F32AVX2x4, WidenBF16F32AVX2x6,
 	},
 	Direct: []Direct[float32]{
 		DirectF32AVX2x1, DirectF32AVX2x2, DirectF32AVX2x3, DirectF32AVX2x4, DirectF32AVX2x5, DirectF32AVX2x6,
@@ -166,7 +172,9 @@ var F32AVX2 = Kernels[float32]{
 		{DotF32AVX2x3x1, DotF32AVX2x3x2},
 		{DotF32AVX2x4x1, DotF32AVX2x4x2},
 	},
-	Tall: []Dot[float32]{DotF32AVX2x8x1},
+	Tall:    []Dot[float32]{DotF32AVX2x8x1},
+	DotF16:  []WideningDot[float32]{DotF16F32AVX2x4x1, DotF16F32AVX2x4x2},
+	DotBF16: []WideningDot[float32]{DotBF16F32AVX2x4x1, DotBF16F32AVX2x4x2},
 	Epilogue: Epilogue[float32]{
 		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
 		Scale: ScaleF32AVX2, FromInt32: FromInt32F32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,

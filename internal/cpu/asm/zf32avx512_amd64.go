@@ -21,13 +21,13 @@ package asm
 //go:noescape
 func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512x2 computes m×n elements of C, m ≤ 2 and n ≤ 32, from packed panels:
+// WidenF16F32AVX512x2 computes m×n elements of C, m ≤ 2 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*2+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -37,18 +37,18 @@ func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, l
 //		}
 //	}
 //
-// The elements of b are float16 and widened as they are loaded.
+// It widens the elements of b, which are float16, and loads NR of each row.
 //
 //go:noescape
-func PackedF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenF16F32AVX512x2(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512x4 computes m×n elements of C, m ≤ 4 and n ≤ 32, from packed panels:
+// WidenF16F32AVX512x4 computes m×n elements of C, m ≤ 4 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*4+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -58,18 +58,18 @@ func PackedF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float
 //		}
 //	}
 //
-// The elements of b are float16 and widened as they are loaded.
+// It widens the elements of b, which are float16, and loads NR of each row.
 //
 //go:noescape
-func PackedF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenF16F32AVX512x4(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512x6 computes m×n elements of C, m ≤ 6 and n ≤ 32, from packed panels:
+// WidenF16F32AVX512x6 computes m×n elements of C, m ≤ 6 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*6+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -79,18 +79,18 @@ func PackedF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float
 //		}
 //	}
 //
-// The elements of b are float16 and widened as they are loaded.
+// It widens the elements of b, which are float16, and loads NR of each row.
 //
 //go:noescape
-func PackedF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenF16F32AVX512x6(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512x8 computes m×n elements of C, m ≤ 8 and n ≤ 32, from packed panels:
+// WidenF16F32AVX512x8 computes m×n elements of C, m ≤ 8 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*8+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -100,18 +100,18 @@ func PackedF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float
 //		}
 //	}
 //
-// The elements of b are float16 and widened as they are loaded.
+// It widens the elements of b, which are float16, and loads NR of each row.
 //
 //go:noescape
-func PackedF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenF16F32AVX512x8(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512x10 computes m×n elements of C, m ≤ 10 and n ≤ 32, from packed panels:
+// WidenF16F32AVX512x10 computes m×n elements of C, m ≤ 10 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*10+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -121,18 +121,18 @@ func PackedF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float
 //		}
 //	}
 //
-// The elements of b are float16 and widened as they are loaded.
+// It widens the elements of b, which are float16, and loads NR of each row.
 //
 //go:noescape
-func PackedF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenF16F32AVX512x10(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512x12 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
+// WidenF16F32AVX512x12 computes m×n elements of C, m ≤ 12 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*12+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -142,102 +142,122 @@ func PackedF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *floa
 //		}
 //	}
 //
-// The elements of b are float16 and widened as they are loaded.
+// It widens the elements of b, which are float16, and loads NR of each row.
 //
 //go:noescape
-func PackedF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenF16F32AVX512x12(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedBF16F32AVX512x2 computes m×n elements of C, m ≤ 2 and n ≤ 32, from packed panels:
+// DotF16F32AVX512x4x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < m; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [32]T
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*2+i], b[p*32+j], sum)
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
 //			}
+//			sums[i/4*4+j*4+i%4] = lane[0]
 //		}
 //	}
 //
-// The elements of b are bfloat16 and widened as they are loaded.
+// The elements of x are float16. k is a multiple of 16.
 //
 //go:noescape
-func PackedBF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func DotF16F32AVX512x4x1(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
 
-// PackedBF16F32AVX512x4 computes m×n elements of C, m ≤ 4 and n ≤ 32, from packed panels:
+// DotF16F32AVX512x4x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < m; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [16]T
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*4+i], b[p*32+j], sum)
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
 //			}
+//			sums[i/4*8+j*4+i%4] = lane[0]
 //		}
 //	}
 //
-// The elements of b are bfloat16 and widened as they are loaded.
+// The elements of x are float16. k is a multiple of 16.
 //
 //go:noescape
-func PackedBF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func DotF16F32AVX512x4x2(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
 
-// PackedBF16F32AVX512x6 computes m×n elements of C, m ≤ 6 and n ≤ 32, from packed panels:
+// DotF16F32AVX512x4x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < m; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 3; j++ {
+//			var lane [16]T
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*6+i], b[p*32+j], sum)
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
 //			}
+//			sums[i/4*12+j*4+i%4] = lane[0]
 //		}
 //	}
 //
-// The elements of b are bfloat16 and widened as they are loaded.
+// The elements of x are float16. k is a multiple of 16.
 //
 //go:noescape
-func PackedBF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func DotF16F32AVX512x4x3(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
 
-// PackedBF16F32AVX512x8 computes m×n elements of C, m ≤ 8 and n ≤ 32, from packed panels:
+// DotF16F32AVX512x4x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < m; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 4; j++ {
+//			var lane [16]T
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*8+i], b[p*32+j], sum)
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
 //			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
 //			}
+//			sums[i/4*16+j*4+i%4] = lane[0]
 //		}
 //	}
 //
-// The elements of b are bfloat16 and widened as they are loaded.
+// The elements of x are float16. k is a multiple of 16.
 //
 //go:noescape
-func PackedBF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func DotF16F32AVX512x4x4(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
 
-// PackedBF16F32AVX512x10 computes m×n elements of C, m ≤ 10 and n ≤ 32, from packed panels:
+// WidenBF16F32AVX512x2 computes m×n elements of C, m ≤ 2 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*10+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -247,18 +267,18 @@ func PackedBF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *floa
 //		}
 //	}
 //
-// The elements of b are bfloat16 and widened as they are loaded.
+// It widens the elements of b, which are bfloat16, and loads NR of each row.
 //
 //go:noescape
-func PackedBF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenBF16F32AVX512x2(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedBF16F32AVX512x12 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
+// WidenBF16F32AVX512x4 computes m×n elements of C, m ≤ 4 and n ≤ 32, from a panel and a matrix:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
-//				sum = fma(a[p*12+i], b[p*32+j], sum)
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
 //			}
 //			if beta == 0 {
 //				c[i*ldc+j] = alpha * sum
@@ -268,10 +288,198 @@ func PackedBF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *flo
 //		}
 //	}
 //
-// The elements of b are bfloat16 and widened as they are loaded.
+// It widens the elements of b, which are bfloat16, and loads NR of each row.
 //
 //go:noescape
-func PackedBF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
+func WidenBF16F32AVX512x4(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// WidenBF16F32AVX512x6 computes m×n elements of C, m ≤ 6 and n ≤ 32, from a panel and a matrix:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// It widens the elements of b, which are bfloat16, and loads NR of each row.
+//
+//go:noescape
+func WidenBF16F32AVX512x6(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// WidenBF16F32AVX512x8 computes m×n elements of C, m ≤ 8 and n ≤ 32, from a panel and a matrix:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// It widens the elements of b, which are bfloat16, and loads NR of each row.
+//
+//go:noescape
+func WidenBF16F32AVX512x8(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// WidenBF16F32AVX512x10 computes m×n elements of C, m ≤ 10 and n ≤ 32, from a panel and a matrix:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// It widens the elements of b, which are bfloat16, and loads NR of each row.
+//
+//go:noescape
+func WidenBF16F32AVX512x10(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// WidenBF16F32AVX512x12 computes m×n elements of C, m ≤ 12 and n ≤ 32, from a panel and a matrix:
+//
+//	for i := 0; i < m; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[p*lda+i], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+// It widens the elements of b, which are bfloat16, and loads NR of each row.
+//
+//go:noescape
+func WidenBF16F32AVX512x12(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+
+// DotBF16F32AVX512x4x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [32]T
+//			for p := 0; p < k; p++ {
+//				l := p % 32
+//				if p >= k/32*32 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 16; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/4*4+j*4+i%4] = lane[0]
+//		}
+//	}
+//
+// The elements of x are bfloat16. k is a multiple of 16.
+//
+//go:noescape
+func DotBF16F32AVX512x4x1(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+
+// DotBF16F32AVX512x4x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 2; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/4*8+j*4+i%4] = lane[0]
+//		}
+//	}
+//
+// The elements of x are bfloat16. k is a multiple of 16.
+//
+//go:noescape
+func DotBF16F32AVX512x4x2(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+
+// DotBF16F32AVX512x4x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 3; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/4*12+j*4+i%4] = lane[0]
+//		}
+//	}
+//
+// The elements of x are bfloat16. k is a multiple of 16.
+//
+//go:noescape
+func DotBF16F32AVX512x4x3(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+
+// DotBF16F32AVX512x4x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*4; i++ {
+//		for j := 0; j < 4; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/4*16+j*4+i%4] = lane[0]
+//		}
+//	}
+//
+// The elements of x are bfloat16. k is a multiple of 16.
+//
+//go:noescape
+func DotBF16F32AVX512x4x4(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
 
 // DirectF32AVX512x1 computes tiles·1×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //

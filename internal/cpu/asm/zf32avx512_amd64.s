@@ -2131,215 +2131,108 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512x2(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenF16F32AVX512x2(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenF16F32AVX512x2(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
-
-	// 2×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VCVTPH2PS        (CX), Y2
-	VFMADD231PS.BCST (AX), Y2, Y0
-	PREFETCHT0       256(CX)
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 4(AX), Y2, Y1
-	VCVTPH2PS        64(CX), Y2
-	VFMADD231PS.BCST 8(AX), Y2, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 12(AX), Y2, Y1
-	VCVTPH2PS        128(CX), Y2
-	VFMADD231PS.BCST 16(AX), Y2, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 20(AX), Y2, Y1
-	VCVTPH2PS        192(CX), Y2
-	VFMADD231PS.BCST 24(AX), Y2, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 28(AX), Y2, Y1
-	ADDQ             $+32, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VCVTPH2PS        (CX), Y2
-	VFMADD231PS.BCST (AX), Y2, Y0
-	PREFETCHT0       256(CX)
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 4(AX), Y2, Y1
-	ADDQ             $+8, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+68(FP), X3
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z3
-	VMOVUPS.Z    (AX), K1, Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y0, Y4
-	VMOVUPS      Y4, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      Y4, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y2, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+2, R12, R14
+	ADDQ   R11, R14
 
 	// 2×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VCVTPH2PS        (CX), Z2
 	VFMADD231PS.BCST (AX), Z2, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 4(AX), Z2, Z1
-	VCVTPH2PS        64(CX), Z2
-	VFMADD231PS.BCST 8(AX), Z2, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 12(AX), Z2, Z1
-	VCVTPH2PS        128(CX), Z2
-	VFMADD231PS.BCST 16(AX), Z2, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 20(AX), Z2, Z1
-	VCVTPH2PS        192(CX), Z2
-	VFMADD231PS.BCST 24(AX), Z2, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 28(AX), Z2, Z1
-	ADDQ             $+32, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VCVTPH2PS        (CX)(SI*1), Z2
+	VFMADD231PS.BCST (AX)(BX*1), Z2, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z2, Z1
+	VCVTPH2PS        (CX)(SI*2), Z2
+	VFMADD231PS.BCST (AX)(BX*2), Z2, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z2, Z1
+	VCVTPH2PS        (CX)(R9*1), Z2
+	VFMADD231PS.BCST (AX)(R8*1), Z2, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z2, Z1
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VCVTPH2PS        (CX), Z2
 	VFMADD231PS.BCST (AX), Z2, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 4(AX), Z2, Z1
-	ADDQ             $+8, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z2
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+68(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z3
+	VBROADCASTSS beta+92(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -2366,160 +2259,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
-
-	// 2×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VCVTPH2PS    (CX), Z4
-	VCVTPH2PS    32(CX), Y5
-	VBROADCASTSS (AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   256(CX)
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 4(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	VCVTPH2PS    64(CX), Z4
-	VCVTPH2PS    96(CX), Y5
-	VBROADCASTSS 8(AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 12(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	VCVTPH2PS    128(CX), Z4
-	VCVTPH2PS    160(CX), Y5
-	VBROADCASTSS 16(AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 20(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	VCVTPH2PS    192(CX), Z4
-	VCVTPH2PS    224(CX), Y5
-	VBROADCASTSS 24(AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 28(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	ADDQ         $+32, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VCVTPH2PS    (CX), Z4
-	VCVTPH2PS    32(CX), Y5
-	VBROADCASTSS (AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   256(CX)
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 4(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	ADDQ         $+8, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z0, Z6
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y5, Y0, Y0
-	VFMADD231PS  Y4, Y1, Y0
-	VMOVUPS      Z6, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z2, Z6
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y5, Y0, Y0
-	VFMADD231PS  Y4, Y3, Y0
-	VMOVUPS      Z6, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z4, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y4, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z4, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y4, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -2527,24 +2268,33 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+2, R12, R14
+	ADDQ   R11, R14
 
 	// 2×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -2553,54 +2303,53 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VCVTPH2PS    64(CX), Z4
-	VCVTPH2PS    96(CX), Z5
-	VBROADCASTSS 8(AX), Z6
+	VCVTPH2PS    (CX)(SI*1), Z4
+	VCVTPH2PS    32(CX)(SI*1), Z5
+	VBROADCASTSS (AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 12(AX), Z6
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VCVTPH2PS    128(CX), Z4
-	VCVTPH2PS    160(CX), Z5
-	VBROADCASTSS 16(AX), Z6
+	VCVTPH2PS    (CX)(SI*2), Z4
+	VCVTPH2PS    32(CX)(SI*2), Z5
+	VBROADCASTSS (AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 20(AX), Z6
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VCVTPH2PS    192(CX), Z4
-	VCVTPH2PS    224(CX), Z5
-	VBROADCASTSS 24(AX), Z6
+	VCVTPH2PS    (CX)(R9*1), Z4
+	VCVTPH2PS    32(CX)(R9*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 28(AX), Z6
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+32, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -2609,29 +2358,30 @@ wide_single:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+8, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -2672,24 +2422,33 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+2, R12, R14
+	ADDQ   R11, R14
 
 	// 2×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -2698,54 +2457,53 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VCVTPH2PS    64(CX), Z4
-	VCVTPH2PS    96(CX), Z5
-	VBROADCASTSS 8(AX), Z6
+	VCVTPH2PS    (CX)(SI*1), Z4
+	VCVTPH2PS    32(CX)(SI*1), Z5
+	VBROADCASTSS (AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 12(AX), Z6
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VCVTPH2PS    128(CX), Z4
-	VCVTPH2PS    160(CX), Z5
-	VBROADCASTSS 16(AX), Z6
+	VCVTPH2PS    (CX)(SI*2), Z4
+	VCVTPH2PS    32(CX)(SI*2), Z5
+	VBROADCASTSS (AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 20(AX), Z6
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VCVTPH2PS    192(CX), Z4
-	VCVTPH2PS    224(CX), Z5
-	VBROADCASTSS 24(AX), Z6
+	VCVTPH2PS    (CX)(R9*1), Z4
+	VCVTPH2PS    32(CX)(R9*1), Z5
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 28(AX), Z6
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+32, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -2754,29 +2512,30 @@ whole_single:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+8, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -2815,263 +2574,120 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512x4(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenF16F32AVX512x4(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenF16F32AVX512x4(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
-
-	// 4×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VCVTPH2PS        (CX), Y4
-	VFMADD231PS.BCST (AX), Y4, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y4, Y1
-	VFMADD231PS.BCST 8(AX), Y4, Y2
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 12(AX), Y4, Y3
-	VCVTPH2PS        64(CX), Y4
-	VFMADD231PS.BCST 16(AX), Y4, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 20(AX), Y4, Y1
-	VFMADD231PS.BCST 24(AX), Y4, Y2
-	VFMADD231PS.BCST 28(AX), Y4, Y3
-	VCVTPH2PS        128(CX), Y4
-	VFMADD231PS.BCST 32(AX), Y4, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 36(AX), Y4, Y1
-	VFMADD231PS.BCST 40(AX), Y4, Y2
-	VFMADD231PS.BCST 44(AX), Y4, Y3
-	VCVTPH2PS        192(CX), Y4
-	VFMADD231PS.BCST 48(AX), Y4, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 52(AX), Y4, Y1
-	VFMADD231PS.BCST 56(AX), Y4, Y2
-	VFMADD231PS.BCST 60(AX), Y4, Y3
-	ADDQ             $+64, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VCVTPH2PS        (CX), Y4
-	VFMADD231PS.BCST (AX), Y4, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y4, Y1
-	VFMADD231PS.BCST 8(AX), Y4, Y2
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 12(AX), Y4, Y3
-	ADDQ             $+16, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y0, Y6
-	VMOVUPS      Y6, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y1, Y6
-	VMOVUPS      Y6, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y2, Y6
-	VMOVUPS      Y6, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y3, Y6
-	VMOVUPS      Y6, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y4, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y4, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y4, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+4, R12, R14
+	ADDQ   R11, R14
 
 	// 4×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VCVTPH2PS        (CX), Z4
 	VFMADD231PS.BCST (AX), Z4, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z4, Z1
 	VFMADD231PS.BCST 8(AX), Z4, Z2
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 12(AX), Z4, Z3
-	VCVTPH2PS        64(CX), Z4
-	VFMADD231PS.BCST 16(AX), Z4, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 20(AX), Z4, Z1
-	VFMADD231PS.BCST 24(AX), Z4, Z2
-	VFMADD231PS.BCST 28(AX), Z4, Z3
-	VCVTPH2PS        128(CX), Z4
-	VFMADD231PS.BCST 32(AX), Z4, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 36(AX), Z4, Z1
-	VFMADD231PS.BCST 40(AX), Z4, Z2
-	VFMADD231PS.BCST 44(AX), Z4, Z3
-	VCVTPH2PS        192(CX), Z4
-	VFMADD231PS.BCST 48(AX), Z4, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 52(AX), Z4, Z1
-	VFMADD231PS.BCST 56(AX), Z4, Z2
-	VFMADD231PS.BCST 60(AX), Z4, Z3
-	ADDQ             $+64, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VCVTPH2PS        (CX)(SI*1), Z4
+	VFMADD231PS.BCST (AX)(BX*1), Z4, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z4, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z4, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z4, Z3
+	VCVTPH2PS        (CX)(SI*2), Z4
+	VFMADD231PS.BCST (AX)(BX*2), Z4, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z4, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z4, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z4, Z3
+	VCVTPH2PS        (CX)(R9*1), Z4
+	VFMADD231PS.BCST (AX)(R8*1), Z4, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z4, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z4, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z4, Z3
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VCVTPH2PS        (CX), Z4
 	VFMADD231PS.BCST (AX), Z4, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z4, Z1
 	VFMADD231PS.BCST 8(AX), Z4, Z2
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 12(AX), Z4, Z3
-	ADDQ             $+16, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -3122,230 +2738,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
-
-	// 4×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VCVTPH2PS    (CX), Z8
-	VCVTPH2PS    32(CX), Y9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 8(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 12(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	VCVTPH2PS    64(CX), Z8
-	VCVTPH2PS    96(CX), Y9
-	VBROADCASTSS 16(AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 20(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 24(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 28(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	VCVTPH2PS    128(CX), Z8
-	VCVTPH2PS    160(CX), Y9
-	VBROADCASTSS 32(AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 36(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 40(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 44(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	VCVTPH2PS    192(CX), Z8
-	VCVTPH2PS    224(CX), Y9
-	VBROADCASTSS 48(AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 52(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 56(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 60(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VCVTPH2PS    (CX), Z8
-	VCVTPH2PS    32(CX), Y9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 8(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 12(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z0, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y1, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z2, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y3, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z4, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y5, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z6, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y7, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z8, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y8, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z8, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y8, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z8, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y8, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z8, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y8, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -3353,14 +2747,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+4, R12, R14
+	ADDQ   R11, R14
 
 	// 4×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -3371,10 +2774,10 @@ wide:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -3383,7 +2786,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -3394,67 +2797,66 @@ wide_unrolled:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VCVTPH2PS    64(CX), Z8
-	VCVTPH2PS    96(CX), Z9
-	VBROADCASTSS 16(AX), Z10
+	VCVTPH2PS    (CX)(SI*1), Z8
+	VCVTPH2PS    32(CX)(SI*1), Z9
+	VBROADCASTSS (AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 20(AX), Z10
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 24(AX), Z10
+	VBROADCASTSS 8(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 28(AX), Z10
+	VBROADCASTSS 12(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VCVTPH2PS    128(CX), Z8
-	VCVTPH2PS    160(CX), Z9
-	VBROADCASTSS 32(AX), Z10
+	VCVTPH2PS    (CX)(SI*2), Z8
+	VCVTPH2PS    32(CX)(SI*2), Z9
+	VBROADCASTSS (AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 36(AX), Z10
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 40(AX), Z10
+	VBROADCASTSS 8(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 44(AX), Z10
+	VBROADCASTSS 12(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VCVTPH2PS    192(CX), Z8
-	VCVTPH2PS    224(CX), Z9
-	VBROADCASTSS 48(AX), Z10
+	VCVTPH2PS    (CX)(R9*1), Z8
+	VCVTPH2PS    32(CX)(R9*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 52(AX), Z10
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 56(AX), Z10
+	VBROADCASTSS 8(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 60(AX), Z10
+	VBROADCASTSS 12(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -3463,7 +2865,7 @@ wide_single:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -3474,24 +2876,25 @@ wide_single:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -3568,14 +2971,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+4, R12, R14
+	ADDQ   R11, R14
 
 	// 4×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -3586,10 +2998,10 @@ whole:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -3598,7 +3010,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -3609,67 +3021,66 @@ whole_unrolled:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VCVTPH2PS    64(CX), Z8
-	VCVTPH2PS    96(CX), Z9
-	VBROADCASTSS 16(AX), Z10
+	VCVTPH2PS    (CX)(SI*1), Z8
+	VCVTPH2PS    32(CX)(SI*1), Z9
+	VBROADCASTSS (AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 20(AX), Z10
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 24(AX), Z10
+	VBROADCASTSS 8(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 28(AX), Z10
+	VBROADCASTSS 12(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VCVTPH2PS    128(CX), Z8
-	VCVTPH2PS    160(CX), Z9
-	VBROADCASTSS 32(AX), Z10
+	VCVTPH2PS    (CX)(SI*2), Z8
+	VCVTPH2PS    32(CX)(SI*2), Z9
+	VBROADCASTSS (AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 36(AX), Z10
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 40(AX), Z10
+	VBROADCASTSS 8(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 44(AX), Z10
+	VBROADCASTSS 12(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VCVTPH2PS    192(CX), Z8
-	VCVTPH2PS    224(CX), Z9
-	VBROADCASTSS 48(AX), Z10
+	VCVTPH2PS    (CX)(R9*1), Z8
+	VCVTPH2PS    32(CX)(R9*1), Z9
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 52(AX), Z10
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 56(AX), Z10
+	VBROADCASTSS 8(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 60(AX), Z10
+	VBROADCASTSS 12(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -3678,7 +3089,7 @@ whole_single:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -3689,24 +3100,25 @@ whole_single:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -3781,218 +3193,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512x6(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenF16F32AVX512x6(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenF16F32AVX512x6(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
-
-	// 6×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VCVTPH2PS        (CX), Y6
-	VFMADD231PS.BCST (AX), Y6, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y6, Y1
-	VFMADD231PS.BCST 8(AX), Y6, Y2
-	VFMADD231PS.BCST 12(AX), Y6, Y3
-	VFMADD231PS.BCST 16(AX), Y6, Y4
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 20(AX), Y6, Y5
-	VCVTPH2PS        64(CX), Y6
-	VFMADD231PS.BCST 24(AX), Y6, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 28(AX), Y6, Y1
-	VFMADD231PS.BCST 32(AX), Y6, Y2
-	VFMADD231PS.BCST 36(AX), Y6, Y3
-	VFMADD231PS.BCST 40(AX), Y6, Y4
-	VFMADD231PS.BCST 44(AX), Y6, Y5
-	VCVTPH2PS        128(CX), Y6
-	VFMADD231PS.BCST 48(AX), Y6, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 52(AX), Y6, Y1
-	VFMADD231PS.BCST 56(AX), Y6, Y2
-	VFMADD231PS.BCST 60(AX), Y6, Y3
-	VFMADD231PS.BCST 64(AX), Y6, Y4
-	VFMADD231PS.BCST 68(AX), Y6, Y5
-	VCVTPH2PS        192(CX), Y6
-	VFMADD231PS.BCST 72(AX), Y6, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 76(AX), Y6, Y1
-	VFMADD231PS.BCST 80(AX), Y6, Y2
-	VFMADD231PS.BCST 84(AX), Y6, Y3
-	VFMADD231PS.BCST 88(AX), Y6, Y4
-	PREFETCHT0       584(AX)
-	VFMADD231PS.BCST 92(AX), Y6, Y5
-	ADDQ             $+96, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VCVTPH2PS        (CX), Y6
-	VFMADD231PS.BCST (AX), Y6, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y6, Y1
-	VFMADD231PS.BCST 8(AX), Y6, Y2
-	VFMADD231PS.BCST 12(AX), Y6, Y3
-	VFMADD231PS.BCST 16(AX), Y6, Y4
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 20(AX), Y6, Y5
-	ADDQ             $+24, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z7
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y0, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y1, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y2, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y3, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y4, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y5, Y8
-	VMOVUPS      Y8, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y6, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+6, R12, R14
+	ADDQ   R11, R14
 
 	// 6×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -4001,93 +3233,93 @@ narrow:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VCVTPH2PS        (CX), Z6
 	VFMADD231PS.BCST (AX), Z6, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z6, Z1
 	VFMADD231PS.BCST 8(AX), Z6, Z2
 	VFMADD231PS.BCST 12(AX), Z6, Z3
 	VFMADD231PS.BCST 16(AX), Z6, Z4
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 20(AX), Z6, Z5
-	VCVTPH2PS        64(CX), Z6
-	VFMADD231PS.BCST 24(AX), Z6, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 28(AX), Z6, Z1
-	VFMADD231PS.BCST 32(AX), Z6, Z2
-	VFMADD231PS.BCST 36(AX), Z6, Z3
-	VFMADD231PS.BCST 40(AX), Z6, Z4
-	VFMADD231PS.BCST 44(AX), Z6, Z5
-	VCVTPH2PS        128(CX), Z6
-	VFMADD231PS.BCST 48(AX), Z6, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 52(AX), Z6, Z1
-	VFMADD231PS.BCST 56(AX), Z6, Z2
-	VFMADD231PS.BCST 60(AX), Z6, Z3
-	VFMADD231PS.BCST 64(AX), Z6, Z4
-	VFMADD231PS.BCST 68(AX), Z6, Z5
-	VCVTPH2PS        192(CX), Z6
-	VFMADD231PS.BCST 72(AX), Z6, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 76(AX), Z6, Z1
-	VFMADD231PS.BCST 80(AX), Z6, Z2
-	VFMADD231PS.BCST 84(AX), Z6, Z3
-	VFMADD231PS.BCST 88(AX), Z6, Z4
-	PREFETCHT0       584(AX)
-	VFMADD231PS.BCST 92(AX), Z6, Z5
-	ADDQ             $+96, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VCVTPH2PS        (CX)(SI*1), Z6
+	VFMADD231PS.BCST (AX)(BX*1), Z6, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z6, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z6, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z6, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z6, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z6, Z5
+	VCVTPH2PS        (CX)(SI*2), Z6
+	VFMADD231PS.BCST (AX)(BX*2), Z6, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z6, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z6, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z6, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z6, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z6, Z5
+	VCVTPH2PS        (CX)(R9*1), Z6
+	VFMADD231PS.BCST (AX)(R8*1), Z6, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z6, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z6, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z6, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z6, Z4
+	PREFETCHT0       512(AX)(R8*1)
+	VFMADD231PS.BCST 20(AX)(R8*1), Z6, Z5
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VCVTPH2PS        (CX), Z6
 	VFMADD231PS.BCST (AX), Z6, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z6, Z1
 	VFMADD231PS.BCST 8(AX), Z6, Z2
 	VFMADD231PS.BCST 12(AX), Z6, Z3
 	VFMADD231PS.BCST 16(AX), Z6, Z4
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 20(AX), Z6, Z5
-	ADDQ             $+24, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z6
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z7
+	VBROADCASTSS beta+92(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -4162,301 +3394,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
-
-	// 6×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VCVTPH2PS    (CX), Z12
-	VCVTPH2PS    32(CX), Y13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 8(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 12(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 16(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 20(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	VCVTPH2PS    64(CX), Z12
-	VCVTPH2PS    96(CX), Y13
-	VBROADCASTSS 24(AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 28(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 32(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 36(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 40(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS 44(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	VCVTPH2PS    128(CX), Z12
-	VCVTPH2PS    160(CX), Y13
-	VBROADCASTSS 48(AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 52(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 56(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 60(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 64(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS 68(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	VCVTPH2PS    192(CX), Z12
-	VCVTPH2PS    224(CX), Y13
-	VBROADCASTSS 72(AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 76(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 80(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 84(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 88(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	PREFETCHT0   584(AX)
-	VBROADCASTSS 92(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         $+96, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VCVTPH2PS    (CX), Z12
-	VCVTPH2PS    32(CX), Y13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 8(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 12(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 16(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 20(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         $+24, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z0, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y1, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z2, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y3, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z4, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y5, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z6, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y7, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z8, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y9, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z10, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y11, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z12, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y12, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y12, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y12, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y12, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y12, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y12, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -4464,14 +3403,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+6, R12, R14
+	ADDQ   R11, R14
 
 	// 6×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -4486,10 +3434,10 @@ wide:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -4498,7 +3446,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -4515,86 +3463,85 @@ wide_unrolled:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VCVTPH2PS    64(CX), Z12
-	VCVTPH2PS    96(CX), Z13
-	VBROADCASTSS 24(AX), Z14
+	VCVTPH2PS    (CX)(SI*1), Z12
+	VCVTPH2PS    32(CX)(SI*1), Z13
+	VBROADCASTSS (AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 28(AX), Z14
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 32(AX), Z14
+	VBROADCASTSS 8(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 36(AX), Z14
+	VBROADCASTSS 12(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 40(AX), Z14
+	VBROADCASTSS 16(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 44(AX), Z14
+	VBROADCASTSS 20(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VCVTPH2PS    128(CX), Z12
-	VCVTPH2PS    160(CX), Z13
-	VBROADCASTSS 48(AX), Z14
+	VCVTPH2PS    (CX)(SI*2), Z12
+	VCVTPH2PS    32(CX)(SI*2), Z13
+	VBROADCASTSS (AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 52(AX), Z14
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 56(AX), Z14
+	VBROADCASTSS 8(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 60(AX), Z14
+	VBROADCASTSS 12(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 64(AX), Z14
+	VBROADCASTSS 16(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 68(AX), Z14
+	VBROADCASTSS 20(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VCVTPH2PS    192(CX), Z12
-	VCVTPH2PS    224(CX), Z13
-	VBROADCASTSS 72(AX), Z14
+	VCVTPH2PS    (CX)(R9*1), Z12
+	VCVTPH2PS    32(CX)(R9*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 76(AX), Z14
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 80(AX), Z14
+	VBROADCASTSS 8(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 84(AX), Z14
+	VBROADCASTSS 12(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 88(AX), Z14
+	VBROADCASTSS 16(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	PREFETCHT0   584(AX)
-	VBROADCASTSS 92(AX), Z14
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 20(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+96, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -4603,7 +3550,7 @@ wide_single:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -4620,24 +3567,25 @@ wide_single:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+24, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -4750,14 +3698,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+6, R12, R14
+	ADDQ   R11, R14
 
 	// 6×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -4772,10 +3729,10 @@ whole:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -4784,7 +3741,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -4801,86 +3758,85 @@ whole_unrolled:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VCVTPH2PS    64(CX), Z12
-	VCVTPH2PS    96(CX), Z13
-	VBROADCASTSS 24(AX), Z14
+	VCVTPH2PS    (CX)(SI*1), Z12
+	VCVTPH2PS    32(CX)(SI*1), Z13
+	VBROADCASTSS (AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 28(AX), Z14
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 32(AX), Z14
+	VBROADCASTSS 8(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 36(AX), Z14
+	VBROADCASTSS 12(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 40(AX), Z14
+	VBROADCASTSS 16(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 44(AX), Z14
+	VBROADCASTSS 20(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VCVTPH2PS    128(CX), Z12
-	VCVTPH2PS    160(CX), Z13
-	VBROADCASTSS 48(AX), Z14
+	VCVTPH2PS    (CX)(SI*2), Z12
+	VCVTPH2PS    32(CX)(SI*2), Z13
+	VBROADCASTSS (AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 52(AX), Z14
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 56(AX), Z14
+	VBROADCASTSS 8(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 60(AX), Z14
+	VBROADCASTSS 12(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 64(AX), Z14
+	VBROADCASTSS 16(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 68(AX), Z14
+	VBROADCASTSS 20(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VCVTPH2PS    192(CX), Z12
-	VCVTPH2PS    224(CX), Z13
-	VBROADCASTSS 72(AX), Z14
+	VCVTPH2PS    (CX)(R9*1), Z12
+	VCVTPH2PS    32(CX)(R9*1), Z13
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 76(AX), Z14
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 80(AX), Z14
+	VBROADCASTSS 8(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 84(AX), Z14
+	VBROADCASTSS 12(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 88(AX), Z14
+	VBROADCASTSS 16(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	PREFETCHT0   584(AX)
-	VBROADCASTSS 92(AX), Z14
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 20(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+96, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -4889,7 +3845,7 @@ whole_single:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -4906,24 +3862,25 @@ whole_single:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+24, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -5034,254 +3991,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512x8(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenF16F32AVX512x8(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenF16F32AVX512x8(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
-
-	// 8×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VCVTPH2PS        (CX), Y8
-	VFMADD231PS.BCST (AX), Y8, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y8, Y1
-	VFMADD231PS.BCST 8(AX), Y8, Y2
-	VFMADD231PS.BCST 12(AX), Y8, Y3
-	VFMADD231PS.BCST 16(AX), Y8, Y4
-	VFMADD231PS.BCST 20(AX), Y8, Y5
-	VFMADD231PS.BCST 24(AX), Y8, Y6
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 28(AX), Y8, Y7
-	VCVTPH2PS        64(CX), Y8
-	VFMADD231PS.BCST 32(AX), Y8, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 36(AX), Y8, Y1
-	VFMADD231PS.BCST 40(AX), Y8, Y2
-	VFMADD231PS.BCST 44(AX), Y8, Y3
-	VFMADD231PS.BCST 48(AX), Y8, Y4
-	VFMADD231PS.BCST 52(AX), Y8, Y5
-	VFMADD231PS.BCST 56(AX), Y8, Y6
-	VFMADD231PS.BCST 60(AX), Y8, Y7
-	VCVTPH2PS        128(CX), Y8
-	VFMADD231PS.BCST 64(AX), Y8, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 68(AX), Y8, Y1
-	VFMADD231PS.BCST 72(AX), Y8, Y2
-	VFMADD231PS.BCST 76(AX), Y8, Y3
-	VFMADD231PS.BCST 80(AX), Y8, Y4
-	VFMADD231PS.BCST 84(AX), Y8, Y5
-	VFMADD231PS.BCST 88(AX), Y8, Y6
-	PREFETCHT0       576(AX)
-	VFMADD231PS.BCST 92(AX), Y8, Y7
-	VCVTPH2PS        192(CX), Y8
-	VFMADD231PS.BCST 96(AX), Y8, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 100(AX), Y8, Y1
-	VFMADD231PS.BCST 104(AX), Y8, Y2
-	VFMADD231PS.BCST 108(AX), Y8, Y3
-	VFMADD231PS.BCST 112(AX), Y8, Y4
-	VFMADD231PS.BCST 116(AX), Y8, Y5
-	VFMADD231PS.BCST 120(AX), Y8, Y6
-	VFMADD231PS.BCST 124(AX), Y8, Y7
-	ADDQ             $+128, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VCVTPH2PS        (CX), Y8
-	VFMADD231PS.BCST (AX), Y8, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y8, Y1
-	VFMADD231PS.BCST 8(AX), Y8, Y2
-	VFMADD231PS.BCST 12(AX), Y8, Y3
-	VFMADD231PS.BCST 16(AX), Y8, Y4
-	VFMADD231PS.BCST 20(AX), Y8, Y5
-	VFMADD231PS.BCST 24(AX), Y8, Y6
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 28(AX), Y8, Y7
-	ADDQ             $+32, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y0, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y1, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y2, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y3, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y4, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y5, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y6, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y7, Y10
-	VMOVUPS      Y10, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y8, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y6, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y7, Y7
-	VMOVUPS Y7, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+8, R12, R14
+	ADDQ   R11, R14
 
 	// 8×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -5292,16 +4033,16 @@ narrow:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VCVTPH2PS        (CX), Z8
 	VFMADD231PS.BCST (AX), Z8, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z8, Z1
 	VFMADD231PS.BCST 8(AX), Z8, Z2
 	VFMADD231PS.BCST 12(AX), Z8, Z3
@@ -5310,59 +4051,58 @@ narrow_unrolled:
 	VFMADD231PS.BCST 24(AX), Z8, Z6
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 28(AX), Z8, Z7
-	VCVTPH2PS        64(CX), Z8
-	VFMADD231PS.BCST 32(AX), Z8, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 36(AX), Z8, Z1
-	VFMADD231PS.BCST 40(AX), Z8, Z2
-	VFMADD231PS.BCST 44(AX), Z8, Z3
-	VFMADD231PS.BCST 48(AX), Z8, Z4
-	VFMADD231PS.BCST 52(AX), Z8, Z5
-	VFMADD231PS.BCST 56(AX), Z8, Z6
-	VFMADD231PS.BCST 60(AX), Z8, Z7
-	VCVTPH2PS        128(CX), Z8
-	VFMADD231PS.BCST 64(AX), Z8, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 68(AX), Z8, Z1
-	VFMADD231PS.BCST 72(AX), Z8, Z2
-	VFMADD231PS.BCST 76(AX), Z8, Z3
-	VFMADD231PS.BCST 80(AX), Z8, Z4
-	VFMADD231PS.BCST 84(AX), Z8, Z5
-	VFMADD231PS.BCST 88(AX), Z8, Z6
-	PREFETCHT0       576(AX)
-	VFMADD231PS.BCST 92(AX), Z8, Z7
-	VCVTPH2PS        192(CX), Z8
-	VFMADD231PS.BCST 96(AX), Z8, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 100(AX), Z8, Z1
-	VFMADD231PS.BCST 104(AX), Z8, Z2
-	VFMADD231PS.BCST 108(AX), Z8, Z3
-	VFMADD231PS.BCST 112(AX), Z8, Z4
-	VFMADD231PS.BCST 116(AX), Z8, Z5
-	VFMADD231PS.BCST 120(AX), Z8, Z6
-	VFMADD231PS.BCST 124(AX), Z8, Z7
-	ADDQ             $+128, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VCVTPH2PS        (CX)(SI*1), Z8
+	VFMADD231PS.BCST (AX)(BX*1), Z8, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z8, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z8, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z8, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z8, Z5
+	VFMADD231PS.BCST 24(AX)(BX*1), Z8, Z6
+	VFMADD231PS.BCST 28(AX)(BX*1), Z8, Z7
+	VCVTPH2PS        (CX)(SI*2), Z8
+	VFMADD231PS.BCST (AX)(BX*2), Z8, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z8, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z8, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z8, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z8, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z8, Z5
+	VFMADD231PS.BCST 24(AX)(BX*2), Z8, Z6
+	PREFETCHT0       512(AX)(BX*2)
+	VFMADD231PS.BCST 28(AX)(BX*2), Z8, Z7
+	VCVTPH2PS        (CX)(R9*1), Z8
+	VFMADD231PS.BCST (AX)(R8*1), Z8, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z8, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z8, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z8, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z8, Z4
+	VFMADD231PS.BCST 20(AX)(R8*1), Z8, Z5
+	VFMADD231PS.BCST 24(AX)(R8*1), Z8, Z6
+	VFMADD231PS.BCST 28(AX)(R8*1), Z8, Z7
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VCVTPH2PS        (CX), Z8
 	VFMADD231PS.BCST (AX), Z8, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z8, Z1
 	VFMADD231PS.BCST 8(AX), Z8, Z2
 	VFMADD231PS.BCST 12(AX), Z8, Z3
@@ -5371,24 +4111,25 @@ narrow_single:
 	VFMADD231PS.BCST 24(AX), Z8, Z6
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 28(AX), Z8, Z7
-	ADDQ             $+32, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -5487,371 +4228,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
-
-	// 8×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	VXORPS Z12, Z12, Z12
-	VXORPS Y13, Y13, Y13
-	VXORPS Z14, Z14, Z14
-	VXORPS Y15, Y15, Y15
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VCVTPH2PS    (CX), Z16
-	VCVTPH2PS    32(CX), Y17
-	VBROADCASTSS (AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 8(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 12(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 16(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 20(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 24(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 28(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	VCVTPH2PS    64(CX), Z16
-	VCVTPH2PS    96(CX), Y17
-	VBROADCASTSS 32(AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 36(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 40(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 44(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 48(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 52(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 56(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	VBROADCASTSS 60(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	VCVTPH2PS    128(CX), Z16
-	VCVTPH2PS    160(CX), Y17
-	VBROADCASTSS 64(AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 68(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 72(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 76(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 80(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 84(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 88(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	PREFETCHT0   576(AX)
-	VBROADCASTSS 92(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	VCVTPH2PS    192(CX), Z16
-	VCVTPH2PS    224(CX), Y17
-	VBROADCASTSS 96(AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 100(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 104(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 108(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 112(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 116(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 120(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	VBROADCASTSS 124(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	ADDQ         $+128, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VCVTPH2PS    (CX), Z16
-	VCVTPH2PS    32(CX), Y17
-	VBROADCASTSS (AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 8(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 12(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 16(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 20(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 24(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 28(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	ADDQ         $+32, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z16
-	VXORPS       X17, X17, X17
-	VUCOMISS     beta+68(FP), X17
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z17
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z0, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y1, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z2, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y3, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z4, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y5, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z6, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y7, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z8, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y9, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z10, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y11, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z12, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y13, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z14, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y15, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z16, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y16, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y16, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y16, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y16, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y16, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y16, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Y16, Y13, Y13
-	VMOVUPS Y13, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Y16, Y15, Y15
-	VMOVUPS Y15, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -5859,14 +4237,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+8, R12, R14
+	ADDQ   R11, R14
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -5885,10 +4272,10 @@ wide:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -5897,7 +4284,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -5920,104 +4307,103 @@ wide_unrolled:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VCVTPH2PS    64(CX), Z16
-	VCVTPH2PS    96(CX), Z17
-	VBROADCASTSS 32(AX), Z18
+	VCVTPH2PS    (CX)(SI*1), Z16
+	VCVTPH2PS    32(CX)(SI*1), Z17
+	VBROADCASTSS (AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 36(AX), Z18
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 40(AX), Z18
+	VBROADCASTSS 8(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 44(AX), Z18
+	VBROADCASTSS 12(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 48(AX), Z18
+	VBROADCASTSS 16(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 52(AX), Z18
+	VBROADCASTSS 20(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 56(AX), Z18
+	VBROADCASTSS 24(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 60(AX), Z18
+	VBROADCASTSS 28(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VCVTPH2PS    128(CX), Z16
-	VCVTPH2PS    160(CX), Z17
-	VBROADCASTSS 64(AX), Z18
+	VCVTPH2PS    (CX)(SI*2), Z16
+	VCVTPH2PS    32(CX)(SI*2), Z17
+	VBROADCASTSS (AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 68(AX), Z18
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 72(AX), Z18
+	VBROADCASTSS 8(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 76(AX), Z18
+	VBROADCASTSS 12(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 80(AX), Z18
+	VBROADCASTSS 16(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 84(AX), Z18
+	VBROADCASTSS 20(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 88(AX), Z18
+	VBROADCASTSS 24(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	PREFETCHT0   576(AX)
-	VBROADCASTSS 92(AX), Z18
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 28(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VCVTPH2PS    192(CX), Z16
-	VCVTPH2PS    224(CX), Z17
-	VBROADCASTSS 96(AX), Z18
+	VCVTPH2PS    (CX)(R9*1), Z16
+	VCVTPH2PS    32(CX)(R9*1), Z17
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 100(AX), Z18
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 104(AX), Z18
+	VBROADCASTSS 8(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 108(AX), Z18
+	VBROADCASTSS 12(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 112(AX), Z18
+	VBROADCASTSS 16(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 116(AX), Z18
+	VBROADCASTSS 20(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 120(AX), Z18
+	VBROADCASTSS 24(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 124(AX), Z18
+	VBROADCASTSS 28(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+128, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -6026,7 +4412,7 @@ wide_single:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -6049,24 +4435,25 @@ wide_single:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+32, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z16
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+68(FP), X17
+	VUCOMISS     beta+92(FP), X17
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z17
+	VBROADCASTSS beta+92(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -6215,14 +4602,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+8, R12, R14
+	ADDQ   R11, R14
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -6241,10 +4637,10 @@ whole:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -6253,7 +4649,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -6276,104 +4672,103 @@ whole_unrolled:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VCVTPH2PS    64(CX), Z16
-	VCVTPH2PS    96(CX), Z17
-	VBROADCASTSS 32(AX), Z18
+	VCVTPH2PS    (CX)(SI*1), Z16
+	VCVTPH2PS    32(CX)(SI*1), Z17
+	VBROADCASTSS (AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 36(AX), Z18
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 40(AX), Z18
+	VBROADCASTSS 8(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 44(AX), Z18
+	VBROADCASTSS 12(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 48(AX), Z18
+	VBROADCASTSS 16(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 52(AX), Z18
+	VBROADCASTSS 20(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 56(AX), Z18
+	VBROADCASTSS 24(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 60(AX), Z18
+	VBROADCASTSS 28(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VCVTPH2PS    128(CX), Z16
-	VCVTPH2PS    160(CX), Z17
-	VBROADCASTSS 64(AX), Z18
+	VCVTPH2PS    (CX)(SI*2), Z16
+	VCVTPH2PS    32(CX)(SI*2), Z17
+	VBROADCASTSS (AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 68(AX), Z18
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 72(AX), Z18
+	VBROADCASTSS 8(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 76(AX), Z18
+	VBROADCASTSS 12(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 80(AX), Z18
+	VBROADCASTSS 16(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 84(AX), Z18
+	VBROADCASTSS 20(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 88(AX), Z18
+	VBROADCASTSS 24(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	PREFETCHT0   576(AX)
-	VBROADCASTSS 92(AX), Z18
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 28(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VCVTPH2PS    192(CX), Z16
-	VCVTPH2PS    224(CX), Z17
-	VBROADCASTSS 96(AX), Z18
+	VCVTPH2PS    (CX)(R9*1), Z16
+	VCVTPH2PS    32(CX)(R9*1), Z17
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 100(AX), Z18
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 104(AX), Z18
+	VBROADCASTSS 8(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 108(AX), Z18
+	VBROADCASTSS 12(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 112(AX), Z18
+	VBROADCASTSS 16(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 116(AX), Z18
+	VBROADCASTSS 20(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 120(AX), Z18
+	VBROADCASTSS 24(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 124(AX), Z18
+	VBROADCASTSS 28(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+128, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -6382,7 +4777,7 @@ whole_single:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -6405,24 +4800,25 @@ whole_single:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+32, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z16
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+68(FP), X17
+	VUCOMISS     beta+92(FP), X17
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z17
+	VBROADCASTSS beta+92(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -6569,290 +4965,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512x10(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenF16F32AVX512x10(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenF16F32AVX512x10(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
-
-	// 10×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VCVTPH2PS        (CX), Y10
-	VFMADD231PS.BCST (AX), Y10, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y10, Y1
-	VFMADD231PS.BCST 8(AX), Y10, Y2
-	VFMADD231PS.BCST 12(AX), Y10, Y3
-	VFMADD231PS.BCST 16(AX), Y10, Y4
-	VFMADD231PS.BCST 20(AX), Y10, Y5
-	VFMADD231PS.BCST 24(AX), Y10, Y6
-	VFMADD231PS.BCST 28(AX), Y10, Y7
-	VFMADD231PS.BCST 32(AX), Y10, Y8
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 36(AX), Y10, Y9
-	VCVTPH2PS        64(CX), Y10
-	VFMADD231PS.BCST 40(AX), Y10, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 44(AX), Y10, Y1
-	VFMADD231PS.BCST 48(AX), Y10, Y2
-	VFMADD231PS.BCST 52(AX), Y10, Y3
-	VFMADD231PS.BCST 56(AX), Y10, Y4
-	VFMADD231PS.BCST 60(AX), Y10, Y5
-	VFMADD231PS.BCST 64(AX), Y10, Y6
-	VFMADD231PS.BCST 68(AX), Y10, Y7
-	VFMADD231PS.BCST 72(AX), Y10, Y8
-	VFMADD231PS.BCST 76(AX), Y10, Y9
-	VCVTPH2PS        128(CX), Y10
-	VFMADD231PS.BCST 80(AX), Y10, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 84(AX), Y10, Y1
-	VFMADD231PS.BCST 88(AX), Y10, Y2
-	VFMADD231PS.BCST 92(AX), Y10, Y3
-	VFMADD231PS.BCST 96(AX), Y10, Y4
-	VFMADD231PS.BCST 100(AX), Y10, Y5
-	VFMADD231PS.BCST 104(AX), Y10, Y6
-	VFMADD231PS.BCST 108(AX), Y10, Y7
-	VFMADD231PS.BCST 112(AX), Y10, Y8
-	PREFETCHT0       592(AX)
-	VFMADD231PS.BCST 116(AX), Y10, Y9
-	VCVTPH2PS        192(CX), Y10
-	VFMADD231PS.BCST 120(AX), Y10, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 124(AX), Y10, Y1
-	VFMADD231PS.BCST 128(AX), Y10, Y2
-	VFMADD231PS.BCST 132(AX), Y10, Y3
-	VFMADD231PS.BCST 136(AX), Y10, Y4
-	VFMADD231PS.BCST 140(AX), Y10, Y5
-	VFMADD231PS.BCST 144(AX), Y10, Y6
-	VFMADD231PS.BCST 148(AX), Y10, Y7
-	VFMADD231PS.BCST 152(AX), Y10, Y8
-	VFMADD231PS.BCST 156(AX), Y10, Y9
-	ADDQ             $+160, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VCVTPH2PS        (CX), Y10
-	VFMADD231PS.BCST (AX), Y10, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y10, Y1
-	VFMADD231PS.BCST 8(AX), Y10, Y2
-	VFMADD231PS.BCST 12(AX), Y10, Y3
-	VFMADD231PS.BCST 16(AX), Y10, Y4
-	VFMADD231PS.BCST 20(AX), Y10, Y5
-	VFMADD231PS.BCST 24(AX), Y10, Y6
-	VFMADD231PS.BCST 28(AX), Y10, Y7
-	VFMADD231PS.BCST 32(AX), Y10, Y8
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 36(AX), Y10, Y9
-	ADDQ             $+40, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z10
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+68(FP), X11
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z11
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y0, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y1, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y2, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y3, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y4, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y5, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y6, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y7, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y8, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y9, Y12
-	VMOVUPS      Y12, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y10, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y6, Y6
-	VMOVUPS Y6, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y7, Y7
-	VMOVUPS Y7, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y8, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y9, Y9
-	VMOVUPS Y9, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+10, R12, R14
+	ADDQ   R11, R14
 
 	// 10×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -6865,16 +5009,16 @@ narrow:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VCVTPH2PS        (CX), Z10
 	VFMADD231PS.BCST (AX), Z10, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z10, Z1
 	VFMADD231PS.BCST 8(AX), Z10, Z2
 	VFMADD231PS.BCST 12(AX), Z10, Z3
@@ -6885,65 +5029,64 @@ narrow_unrolled:
 	VFMADD231PS.BCST 32(AX), Z10, Z8
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 36(AX), Z10, Z9
-	VCVTPH2PS        64(CX), Z10
-	VFMADD231PS.BCST 40(AX), Z10, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 44(AX), Z10, Z1
-	VFMADD231PS.BCST 48(AX), Z10, Z2
-	VFMADD231PS.BCST 52(AX), Z10, Z3
-	VFMADD231PS.BCST 56(AX), Z10, Z4
-	VFMADD231PS.BCST 60(AX), Z10, Z5
-	VFMADD231PS.BCST 64(AX), Z10, Z6
-	VFMADD231PS.BCST 68(AX), Z10, Z7
-	VFMADD231PS.BCST 72(AX), Z10, Z8
-	VFMADD231PS.BCST 76(AX), Z10, Z9
-	VCVTPH2PS        128(CX), Z10
-	VFMADD231PS.BCST 80(AX), Z10, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 84(AX), Z10, Z1
-	VFMADD231PS.BCST 88(AX), Z10, Z2
-	VFMADD231PS.BCST 92(AX), Z10, Z3
-	VFMADD231PS.BCST 96(AX), Z10, Z4
-	VFMADD231PS.BCST 100(AX), Z10, Z5
-	VFMADD231PS.BCST 104(AX), Z10, Z6
-	VFMADD231PS.BCST 108(AX), Z10, Z7
-	VFMADD231PS.BCST 112(AX), Z10, Z8
-	PREFETCHT0       592(AX)
-	VFMADD231PS.BCST 116(AX), Z10, Z9
-	VCVTPH2PS        192(CX), Z10
-	VFMADD231PS.BCST 120(AX), Z10, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 124(AX), Z10, Z1
-	VFMADD231PS.BCST 128(AX), Z10, Z2
-	VFMADD231PS.BCST 132(AX), Z10, Z3
-	VFMADD231PS.BCST 136(AX), Z10, Z4
-	VFMADD231PS.BCST 140(AX), Z10, Z5
-	VFMADD231PS.BCST 144(AX), Z10, Z6
-	VFMADD231PS.BCST 148(AX), Z10, Z7
-	VFMADD231PS.BCST 152(AX), Z10, Z8
-	VFMADD231PS.BCST 156(AX), Z10, Z9
-	ADDQ             $+160, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VCVTPH2PS        (CX)(SI*1), Z10
+	VFMADD231PS.BCST (AX)(BX*1), Z10, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z10, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z10, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z10, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z10, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z10, Z5
+	VFMADD231PS.BCST 24(AX)(BX*1), Z10, Z6
+	VFMADD231PS.BCST 28(AX)(BX*1), Z10, Z7
+	VFMADD231PS.BCST 32(AX)(BX*1), Z10, Z8
+	VFMADD231PS.BCST 36(AX)(BX*1), Z10, Z9
+	VCVTPH2PS        (CX)(SI*2), Z10
+	VFMADD231PS.BCST (AX)(BX*2), Z10, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z10, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z10, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z10, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z10, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z10, Z5
+	VFMADD231PS.BCST 24(AX)(BX*2), Z10, Z6
+	VFMADD231PS.BCST 28(AX)(BX*2), Z10, Z7
+	VFMADD231PS.BCST 32(AX)(BX*2), Z10, Z8
+	PREFETCHT0       512(AX)(BX*2)
+	VFMADD231PS.BCST 36(AX)(BX*2), Z10, Z9
+	VCVTPH2PS        (CX)(R9*1), Z10
+	VFMADD231PS.BCST (AX)(R8*1), Z10, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z10, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z10, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z10, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z10, Z4
+	VFMADD231PS.BCST 20(AX)(R8*1), Z10, Z5
+	VFMADD231PS.BCST 24(AX)(R8*1), Z10, Z6
+	VFMADD231PS.BCST 28(AX)(R8*1), Z10, Z7
+	VFMADD231PS.BCST 32(AX)(R8*1), Z10, Z8
+	VFMADD231PS.BCST 36(AX)(R8*1), Z10, Z9
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VCVTPH2PS        (CX), Z10
 	VFMADD231PS.BCST (AX), Z10, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z10, Z1
 	VFMADD231PS.BCST 8(AX), Z10, Z2
 	VFMADD231PS.BCST 12(AX), Z10, Z3
@@ -6954,24 +5097,25 @@ narrow_single:
 	VFMADD231PS.BCST 32(AX), Z10, Z8
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 36(AX), Z10, Z9
-	ADDQ             $+40, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z10
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+68(FP), X11
+	VUCOMISS     beta+92(FP), X11
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z11
+	VBROADCASTSS beta+92(FP), Z11
 	VMOVUPS.Z    (AX), K1, Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -7094,441 +5238,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
-
-	// 10×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	VXORPS Z12, Z12, Z12
-	VXORPS Y13, Y13, Y13
-	VXORPS Z14, Z14, Z14
-	VXORPS Y15, Y15, Y15
-	VXORPS Z16, Z16, Z16
-	VXORPS Y17, Y17, Y17
-	VXORPS Z18, Z18, Z18
-	VXORPS Y19, Y19, Y19
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VCVTPH2PS    (CX), Z20
-	VCVTPH2PS    32(CX), Y21
-	VBROADCASTSS (AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 8(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 12(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 16(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 20(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 24(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 28(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 32(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 36(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	VCVTPH2PS    64(CX), Z20
-	VCVTPH2PS    96(CX), Y21
-	VBROADCASTSS 40(AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 44(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 48(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 52(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 56(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 60(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 64(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 68(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 72(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	VBROADCASTSS 76(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	VCVTPH2PS    128(CX), Z20
-	VCVTPH2PS    160(CX), Y21
-	VBROADCASTSS 80(AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 84(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 88(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 92(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 96(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 100(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 104(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 108(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 112(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	PREFETCHT0   592(AX)
-	VBROADCASTSS 116(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	VCVTPH2PS    192(CX), Z20
-	VCVTPH2PS    224(CX), Y21
-	VBROADCASTSS 120(AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 124(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 128(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 132(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 136(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 140(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 144(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 148(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 152(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	VBROADCASTSS 156(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	ADDQ         $+160, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VCVTPH2PS    (CX), Z20
-	VCVTPH2PS    32(CX), Y21
-	VBROADCASTSS (AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 8(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 12(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 16(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 20(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 24(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 28(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 32(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 36(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	ADDQ         $+40, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z20
-	VXORPS       X21, X21, X21
-	VUCOMISS     beta+68(FP), X21
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z21
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z0, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y1, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z2, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y3, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z4, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y5, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z6, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y7, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z8, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y9, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z10, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y11, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z12, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y13, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z14, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y15, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z16, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y17, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z18, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y19, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z20, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y20, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y20, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y20, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y20, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y20, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y20, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Y20, Y13, Y13
-	VMOVUPS Y13, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Y20, Y15, Y15
-	VMOVUPS Y15, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z16, Z16
-	VMOVUPS Z16, (AX)
-	VMULPS  Y20, Y17, Y17
-	VMOVUPS Y17, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z18, Z18
-	VMOVUPS Z18, (AX)
-	VMULPS  Y20, Y19, Y19
-	VMOVUPS Y19, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -7536,14 +5247,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+10, R12, R14
+	ADDQ   R11, R14
 
 	// 10×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -7566,10 +5286,10 @@ wide:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -7578,7 +5298,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -7607,122 +5327,121 @@ wide_unrolled:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VCVTPH2PS    64(CX), Z20
-	VCVTPH2PS    96(CX), Z21
-	VBROADCASTSS 40(AX), Z22
+	VCVTPH2PS    (CX)(SI*1), Z20
+	VCVTPH2PS    32(CX)(SI*1), Z21
+	VBROADCASTSS (AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 44(AX), Z22
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 48(AX), Z22
+	VBROADCASTSS 8(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 52(AX), Z22
+	VBROADCASTSS 12(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 56(AX), Z22
+	VBROADCASTSS 16(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 60(AX), Z22
+	VBROADCASTSS 20(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 64(AX), Z22
+	VBROADCASTSS 24(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 68(AX), Z22
+	VBROADCASTSS 28(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 72(AX), Z22
+	VBROADCASTSS 32(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 76(AX), Z22
+	VBROADCASTSS 36(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VCVTPH2PS    128(CX), Z20
-	VCVTPH2PS    160(CX), Z21
-	VBROADCASTSS 80(AX), Z22
+	VCVTPH2PS    (CX)(SI*2), Z20
+	VCVTPH2PS    32(CX)(SI*2), Z21
+	VBROADCASTSS (AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 84(AX), Z22
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 88(AX), Z22
+	VBROADCASTSS 8(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 92(AX), Z22
+	VBROADCASTSS 12(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 96(AX), Z22
+	VBROADCASTSS 16(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 100(AX), Z22
+	VBROADCASTSS 20(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 104(AX), Z22
+	VBROADCASTSS 24(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 108(AX), Z22
+	VBROADCASTSS 28(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 112(AX), Z22
+	VBROADCASTSS 32(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	PREFETCHT0   592(AX)
-	VBROADCASTSS 116(AX), Z22
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 36(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VCVTPH2PS    192(CX), Z20
-	VCVTPH2PS    224(CX), Z21
-	VBROADCASTSS 120(AX), Z22
+	VCVTPH2PS    (CX)(R9*1), Z20
+	VCVTPH2PS    32(CX)(R9*1), Z21
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 124(AX), Z22
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 128(AX), Z22
+	VBROADCASTSS 8(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 132(AX), Z22
+	VBROADCASTSS 12(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 136(AX), Z22
+	VBROADCASTSS 16(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 140(AX), Z22
+	VBROADCASTSS 20(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 144(AX), Z22
+	VBROADCASTSS 24(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 148(AX), Z22
+	VBROADCASTSS 28(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 152(AX), Z22
+	VBROADCASTSS 32(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 156(AX), Z22
+	VBROADCASTSS 36(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+160, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -7731,7 +5450,7 @@ wide_single:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -7760,24 +5479,25 @@ wide_single:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+40, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z20
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+68(FP), X21
+	VUCOMISS     beta+92(FP), X21
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z21
+	VBROADCASTSS beta+92(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -7962,14 +5682,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+10, R12, R14
+	ADDQ   R11, R14
 
 	// 10×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -7992,10 +5721,10 @@ whole:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -8004,7 +5733,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -8033,122 +5762,121 @@ whole_unrolled:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VCVTPH2PS    64(CX), Z20
-	VCVTPH2PS    96(CX), Z21
-	VBROADCASTSS 40(AX), Z22
+	VCVTPH2PS    (CX)(SI*1), Z20
+	VCVTPH2PS    32(CX)(SI*1), Z21
+	VBROADCASTSS (AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 44(AX), Z22
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 48(AX), Z22
+	VBROADCASTSS 8(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 52(AX), Z22
+	VBROADCASTSS 12(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 56(AX), Z22
+	VBROADCASTSS 16(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 60(AX), Z22
+	VBROADCASTSS 20(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 64(AX), Z22
+	VBROADCASTSS 24(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 68(AX), Z22
+	VBROADCASTSS 28(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 72(AX), Z22
+	VBROADCASTSS 32(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 76(AX), Z22
+	VBROADCASTSS 36(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VCVTPH2PS    128(CX), Z20
-	VCVTPH2PS    160(CX), Z21
-	VBROADCASTSS 80(AX), Z22
+	VCVTPH2PS    (CX)(SI*2), Z20
+	VCVTPH2PS    32(CX)(SI*2), Z21
+	VBROADCASTSS (AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 84(AX), Z22
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 88(AX), Z22
+	VBROADCASTSS 8(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 92(AX), Z22
+	VBROADCASTSS 12(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 96(AX), Z22
+	VBROADCASTSS 16(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 100(AX), Z22
+	VBROADCASTSS 20(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 104(AX), Z22
+	VBROADCASTSS 24(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 108(AX), Z22
+	VBROADCASTSS 28(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 112(AX), Z22
+	VBROADCASTSS 32(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	PREFETCHT0   592(AX)
-	VBROADCASTSS 116(AX), Z22
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 36(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VCVTPH2PS    192(CX), Z20
-	VCVTPH2PS    224(CX), Z21
-	VBROADCASTSS 120(AX), Z22
+	VCVTPH2PS    (CX)(R9*1), Z20
+	VCVTPH2PS    32(CX)(R9*1), Z21
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 124(AX), Z22
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 128(AX), Z22
+	VBROADCASTSS 8(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 132(AX), Z22
+	VBROADCASTSS 12(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 136(AX), Z22
+	VBROADCASTSS 16(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 140(AX), Z22
+	VBROADCASTSS 20(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 144(AX), Z22
+	VBROADCASTSS 24(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 148(AX), Z22
+	VBROADCASTSS 28(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 152(AX), Z22
+	VBROADCASTSS 32(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 156(AX), Z22
+	VBROADCASTSS 36(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+160, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -8157,7 +5885,7 @@ whole_single:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -8186,24 +5914,25 @@ whole_single:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+40, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z20
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+68(FP), X21
+	VUCOMISS     beta+92(FP), X21
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z21
+	VBROADCASTSS beta+92(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -8386,327 +6115,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, F16C, FMA3, MMX+
-TEXT ·PackedF16F32AVX512x12(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenF16F32AVX512x12(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenF16F32AVX512x12(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
-
-	// 12×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VCVTPH2PS        (CX), Y12
-	VFMADD231PS.BCST (AX), Y12, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y12, Y1
-	VFMADD231PS.BCST 8(AX), Y12, Y2
-	VFMADD231PS.BCST 12(AX), Y12, Y3
-	VFMADD231PS.BCST 16(AX), Y12, Y4
-	VFMADD231PS.BCST 20(AX), Y12, Y5
-	VFMADD231PS.BCST 24(AX), Y12, Y6
-	VFMADD231PS.BCST 28(AX), Y12, Y7
-	VFMADD231PS.BCST 32(AX), Y12, Y8
-	VFMADD231PS.BCST 36(AX), Y12, Y9
-	VFMADD231PS.BCST 40(AX), Y12, Y10
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 44(AX), Y12, Y11
-	VCVTPH2PS        64(CX), Y12
-	VFMADD231PS.BCST 48(AX), Y12, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 52(AX), Y12, Y1
-	VFMADD231PS.BCST 56(AX), Y12, Y2
-	VFMADD231PS.BCST 60(AX), Y12, Y3
-	VFMADD231PS.BCST 64(AX), Y12, Y4
-	VFMADD231PS.BCST 68(AX), Y12, Y5
-	VFMADD231PS.BCST 72(AX), Y12, Y6
-	VFMADD231PS.BCST 76(AX), Y12, Y7
-	VFMADD231PS.BCST 80(AX), Y12, Y8
-	VFMADD231PS.BCST 84(AX), Y12, Y9
-	VFMADD231PS.BCST 88(AX), Y12, Y10
-	VFMADD231PS.BCST 92(AX), Y12, Y11
-	VCVTPH2PS        128(CX), Y12
-	VFMADD231PS.BCST 96(AX), Y12, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 100(AX), Y12, Y1
-	VFMADD231PS.BCST 104(AX), Y12, Y2
-	VFMADD231PS.BCST 108(AX), Y12, Y3
-	VFMADD231PS.BCST 112(AX), Y12, Y4
-	VFMADD231PS.BCST 116(AX), Y12, Y5
-	VFMADD231PS.BCST 120(AX), Y12, Y6
-	VFMADD231PS.BCST 124(AX), Y12, Y7
-	VFMADD231PS.BCST 128(AX), Y12, Y8
-	VFMADD231PS.BCST 132(AX), Y12, Y9
-	VFMADD231PS.BCST 136(AX), Y12, Y10
-	PREFETCHT0       608(AX)
-	VFMADD231PS.BCST 140(AX), Y12, Y11
-	VCVTPH2PS        192(CX), Y12
-	VFMADD231PS.BCST 144(AX), Y12, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 148(AX), Y12, Y1
-	VFMADD231PS.BCST 152(AX), Y12, Y2
-	VFMADD231PS.BCST 156(AX), Y12, Y3
-	VFMADD231PS.BCST 160(AX), Y12, Y4
-	VFMADD231PS.BCST 164(AX), Y12, Y5
-	VFMADD231PS.BCST 168(AX), Y12, Y6
-	VFMADD231PS.BCST 172(AX), Y12, Y7
-	VFMADD231PS.BCST 176(AX), Y12, Y8
-	VFMADD231PS.BCST 180(AX), Y12, Y9
-	VFMADD231PS.BCST 184(AX), Y12, Y10
-	PREFETCHT0       656(AX)
-	VFMADD231PS.BCST 188(AX), Y12, Y11
-	ADDQ             $+192, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VCVTPH2PS        (CX), Y12
-	VFMADD231PS.BCST (AX), Y12, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y12, Y1
-	VFMADD231PS.BCST 8(AX), Y12, Y2
-	VFMADD231PS.BCST 12(AX), Y12, Y3
-	VFMADD231PS.BCST 16(AX), Y12, Y4
-	VFMADD231PS.BCST 20(AX), Y12, Y5
-	VFMADD231PS.BCST 24(AX), Y12, Y6
-	VFMADD231PS.BCST 28(AX), Y12, Y7
-	VFMADD231PS.BCST 32(AX), Y12, Y8
-	VFMADD231PS.BCST 36(AX), Y12, Y9
-	VFMADD231PS.BCST 40(AX), Y12, Y10
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 44(AX), Y12, Y11
-	ADDQ             $+48, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y0, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y1, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y2, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y3, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y4, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y5, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y6, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y7, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y8, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y9, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y10, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y11, Y14
-	VMOVUPS      Y14, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y12, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y6, Y6
-	VMOVUPS Y6, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y7, Y7
-	VMOVUPS Y7, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y8, Y8
-	VMOVUPS Y8, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y9, Y9
-	VMOVUPS Y9, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y10, Y10
-	VMOVUPS Y10, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y11, Y11
-	VMOVUPS Y11, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+12, R12, R14
+	ADDQ   R11, R14
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -8721,16 +6161,16 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VCVTPH2PS        (CX), Z12
 	VFMADD231PS.BCST (AX), Z12, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
 	VFMADD231PS.BCST 12(AX), Z12, Z3
@@ -8743,72 +6183,71 @@ narrow_unrolled:
 	VFMADD231PS.BCST 40(AX), Z12, Z10
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 44(AX), Z12, Z11
-	VCVTPH2PS        64(CX), Z12
-	VFMADD231PS.BCST 48(AX), Z12, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 52(AX), Z12, Z1
-	VFMADD231PS.BCST 56(AX), Z12, Z2
-	VFMADD231PS.BCST 60(AX), Z12, Z3
-	VFMADD231PS.BCST 64(AX), Z12, Z4
-	VFMADD231PS.BCST 68(AX), Z12, Z5
-	VFMADD231PS.BCST 72(AX), Z12, Z6
-	VFMADD231PS.BCST 76(AX), Z12, Z7
-	VFMADD231PS.BCST 80(AX), Z12, Z8
-	VFMADD231PS.BCST 84(AX), Z12, Z9
-	VFMADD231PS.BCST 88(AX), Z12, Z10
-	VFMADD231PS.BCST 92(AX), Z12, Z11
-	VCVTPH2PS        128(CX), Z12
-	VFMADD231PS.BCST 96(AX), Z12, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 100(AX), Z12, Z1
-	VFMADD231PS.BCST 104(AX), Z12, Z2
-	VFMADD231PS.BCST 108(AX), Z12, Z3
-	VFMADD231PS.BCST 112(AX), Z12, Z4
-	VFMADD231PS.BCST 116(AX), Z12, Z5
-	VFMADD231PS.BCST 120(AX), Z12, Z6
-	VFMADD231PS.BCST 124(AX), Z12, Z7
-	VFMADD231PS.BCST 128(AX), Z12, Z8
-	VFMADD231PS.BCST 132(AX), Z12, Z9
-	VFMADD231PS.BCST 136(AX), Z12, Z10
-	PREFETCHT0       608(AX)
-	VFMADD231PS.BCST 140(AX), Z12, Z11
-	VCVTPH2PS        192(CX), Z12
-	VFMADD231PS.BCST 144(AX), Z12, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 148(AX), Z12, Z1
-	VFMADD231PS.BCST 152(AX), Z12, Z2
-	VFMADD231PS.BCST 156(AX), Z12, Z3
-	VFMADD231PS.BCST 160(AX), Z12, Z4
-	VFMADD231PS.BCST 164(AX), Z12, Z5
-	VFMADD231PS.BCST 168(AX), Z12, Z6
-	VFMADD231PS.BCST 172(AX), Z12, Z7
-	VFMADD231PS.BCST 176(AX), Z12, Z8
-	VFMADD231PS.BCST 180(AX), Z12, Z9
-	VFMADD231PS.BCST 184(AX), Z12, Z10
-	PREFETCHT0       656(AX)
-	VFMADD231PS.BCST 188(AX), Z12, Z11
-	ADDQ             $+192, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VCVTPH2PS        (CX)(SI*1), Z12
+	VFMADD231PS.BCST (AX)(BX*1), Z12, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z12, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z12, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z12, Z5
+	VFMADD231PS.BCST 24(AX)(BX*1), Z12, Z6
+	VFMADD231PS.BCST 28(AX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 32(AX)(BX*1), Z12, Z8
+	VFMADD231PS.BCST 36(AX)(BX*1), Z12, Z9
+	VFMADD231PS.BCST 40(AX)(BX*1), Z12, Z10
+	VFMADD231PS.BCST 44(AX)(BX*1), Z12, Z11
+	VCVTPH2PS        (CX)(SI*2), Z12
+	VFMADD231PS.BCST (AX)(BX*2), Z12, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z12, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z12, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z12, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z12, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z12, Z5
+	VFMADD231PS.BCST 24(AX)(BX*2), Z12, Z6
+	VFMADD231PS.BCST 28(AX)(BX*2), Z12, Z7
+	VFMADD231PS.BCST 32(AX)(BX*2), Z12, Z8
+	VFMADD231PS.BCST 36(AX)(BX*2), Z12, Z9
+	VFMADD231PS.BCST 40(AX)(BX*2), Z12, Z10
+	PREFETCHT0       512(AX)(BX*2)
+	VFMADD231PS.BCST 44(AX)(BX*2), Z12, Z11
+	VCVTPH2PS        (CX)(R9*1), Z12
+	VFMADD231PS.BCST (AX)(R8*1), Z12, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z12, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z12, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z12, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z12, Z4
+	VFMADD231PS.BCST 20(AX)(R8*1), Z12, Z5
+	VFMADD231PS.BCST 24(AX)(R8*1), Z12, Z6
+	VFMADD231PS.BCST 28(AX)(R8*1), Z12, Z7
+	VFMADD231PS.BCST 32(AX)(R8*1), Z12, Z8
+	VFMADD231PS.BCST 36(AX)(R8*1), Z12, Z9
+	VFMADD231PS.BCST 40(AX)(R8*1), Z12, Z10
+	PREFETCHT0       512(AX)(R8*1)
+	VFMADD231PS.BCST 44(AX)(R8*1), Z12, Z11
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VCVTPH2PS        (CX), Z12
 	VFMADD231PS.BCST (AX), Z12, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
 	VFMADD231PS.BCST 12(AX), Z12, Z3
@@ -8821,24 +6260,25 @@ narrow_single:
 	VFMADD231PS.BCST 40(AX), Z12, Z10
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 44(AX), Z12, Z11
-	ADDQ             $+48, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS.Z    (AX), K1, Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -8985,512 +6425,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
-
-	// 12×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	VXORPS Z12, Z12, Z12
-	VXORPS Y13, Y13, Y13
-	VXORPS Z14, Z14, Z14
-	VXORPS Y15, Y15, Y15
-	VXORPS Z16, Z16, Z16
-	VXORPS Y17, Y17, Y17
-	VXORPS Z18, Z18, Z18
-	VXORPS Y19, Y19, Y19
-	VXORPS Z20, Z20, Z20
-	VXORPS Y21, Y21, Y21
-	VXORPS Z22, Z22, Z22
-	VXORPS Y23, Y23, Y23
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VCVTPH2PS    (CX), Z24
-	VCVTPH2PS    32(CX), Y25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 8(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 12(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 16(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 20(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 24(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 28(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 32(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 36(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 40(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 44(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	VCVTPH2PS    64(CX), Z24
-	VCVTPH2PS    96(CX), Y25
-	VBROADCASTSS 48(AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 52(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 56(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 60(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 64(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 68(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 72(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 76(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 80(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 84(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 88(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	VBROADCASTSS 92(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	VCVTPH2PS    128(CX), Z24
-	VCVTPH2PS    160(CX), Y25
-	VBROADCASTSS 96(AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 100(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 104(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 108(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 112(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 116(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 120(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 124(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 128(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 132(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 136(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   608(AX)
-	VBROADCASTSS 140(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	VCVTPH2PS    192(CX), Z24
-	VCVTPH2PS    224(CX), Y25
-	VBROADCASTSS 144(AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 148(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 152(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 156(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 160(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 164(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 168(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 172(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 176(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 180(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 184(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   656(AX)
-	VBROADCASTSS 188(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VCVTPH2PS    (CX), Z24
-	VCVTPH2PS    32(CX), Y25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 8(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 12(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 16(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 20(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 24(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 28(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 32(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 36(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 40(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 44(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z24
-	VXORPS       X25, X25, X25
-	VUCOMISS     beta+68(FP), X25
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z25
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z0, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y1, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z2, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y3, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z4, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y5, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z6, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y7, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z8, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y9, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z10, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y11, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z12, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y13, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z14, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y15, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z16, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y17, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z18, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y19, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z20, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y21, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z22, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y23, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z24, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y24, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y24, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y24, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y24, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y24, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y24, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Y24, Y13, Y13
-	VMOVUPS Y13, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Y24, Y15, Y15
-	VMOVUPS Y15, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z16, Z16
-	VMOVUPS Z16, (AX)
-	VMULPS  Y24, Y17, Y17
-	VMOVUPS Y17, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z18, Z18
-	VMOVUPS Z18, (AX)
-	VMULPS  Y24, Y19, Y19
-	VMOVUPS Y19, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z20, Z20
-	VMOVUPS Z20, (AX)
-	VMULPS  Y24, Y21, Y21
-	VMOVUPS Y21, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z22, Z22
-	VMOVUPS Z22, (AX)
-	VMULPS  Y24, Y23, Y23
-	VMOVUPS Y23, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -9498,14 +6434,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+12, R12, R14
+	ADDQ   R11, R14
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -9532,10 +6477,10 @@ wide:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -9544,7 +6489,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -9579,141 +6524,140 @@ wide_unrolled:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VCVTPH2PS    64(CX), Z24
-	VCVTPH2PS    96(CX), Z25
-	VBROADCASTSS 48(AX), Z26
+	VCVTPH2PS    (CX)(SI*1), Z24
+	VCVTPH2PS    32(CX)(SI*1), Z25
+	VBROADCASTSS (AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 52(AX), Z26
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 56(AX), Z26
+	VBROADCASTSS 8(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 60(AX), Z26
+	VBROADCASTSS 12(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 64(AX), Z26
+	VBROADCASTSS 16(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 68(AX), Z26
+	VBROADCASTSS 20(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 72(AX), Z26
+	VBROADCASTSS 24(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 76(AX), Z26
+	VBROADCASTSS 28(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 80(AX), Z26
+	VBROADCASTSS 32(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 84(AX), Z26
+	VBROADCASTSS 36(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 88(AX), Z26
+	VBROADCASTSS 40(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS 92(AX), Z26
+	VBROADCASTSS 44(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VCVTPH2PS    128(CX), Z24
-	VCVTPH2PS    160(CX), Z25
-	VBROADCASTSS 96(AX), Z26
+	VCVTPH2PS    (CX)(SI*2), Z24
+	VCVTPH2PS    32(CX)(SI*2), Z25
+	VBROADCASTSS (AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 100(AX), Z26
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 104(AX), Z26
+	VBROADCASTSS 8(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 108(AX), Z26
+	VBROADCASTSS 12(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 112(AX), Z26
+	VBROADCASTSS 16(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 116(AX), Z26
+	VBROADCASTSS 20(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 120(AX), Z26
+	VBROADCASTSS 24(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 124(AX), Z26
+	VBROADCASTSS 28(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 128(AX), Z26
+	VBROADCASTSS 32(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 132(AX), Z26
+	VBROADCASTSS 36(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 136(AX), Z26
+	VBROADCASTSS 40(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   608(AX)
-	VBROADCASTSS 140(AX), Z26
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 44(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VCVTPH2PS    192(CX), Z24
-	VCVTPH2PS    224(CX), Z25
-	VBROADCASTSS 144(AX), Z26
+	VCVTPH2PS    (CX)(R9*1), Z24
+	VCVTPH2PS    32(CX)(R9*1), Z25
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 148(AX), Z26
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 152(AX), Z26
+	VBROADCASTSS 8(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 156(AX), Z26
+	VBROADCASTSS 12(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 160(AX), Z26
+	VBROADCASTSS 16(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 164(AX), Z26
+	VBROADCASTSS 20(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 168(AX), Z26
+	VBROADCASTSS 24(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 172(AX), Z26
+	VBROADCASTSS 28(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 176(AX), Z26
+	VBROADCASTSS 32(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 180(AX), Z26
+	VBROADCASTSS 36(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 184(AX), Z26
+	VBROADCASTSS 40(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   656(AX)
-	VBROADCASTSS 188(AX), Z26
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 44(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -9722,7 +6666,7 @@ wide_single:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -9757,24 +6701,25 @@ wide_single:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z24
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISS     beta+68(FP), X25
+	VUCOMISS     beta+92(FP), X25
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z25
+	VBROADCASTSS beta+92(FP), Z25
 	VMOVUPS      (AX), Z26
 	VMULPS       Z25, Z26, Z26
 	VFMADD231PS  Z24, Z0, Z26
@@ -9995,14 +6940,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+12, R12, R14
+	ADDQ   R11, R14
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -10029,10 +6983,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -10041,7 +6995,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -10076,141 +7030,140 @@ whole_unrolled:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VCVTPH2PS    64(CX), Z24
-	VCVTPH2PS    96(CX), Z25
-	VBROADCASTSS 48(AX), Z26
+	VCVTPH2PS    (CX)(SI*1), Z24
+	VCVTPH2PS    32(CX)(SI*1), Z25
+	VBROADCASTSS (AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 52(AX), Z26
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 56(AX), Z26
+	VBROADCASTSS 8(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 60(AX), Z26
+	VBROADCASTSS 12(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 64(AX), Z26
+	VBROADCASTSS 16(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 68(AX), Z26
+	VBROADCASTSS 20(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 72(AX), Z26
+	VBROADCASTSS 24(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 76(AX), Z26
+	VBROADCASTSS 28(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 80(AX), Z26
+	VBROADCASTSS 32(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 84(AX), Z26
+	VBROADCASTSS 36(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 88(AX), Z26
+	VBROADCASTSS 40(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS 92(AX), Z26
+	VBROADCASTSS 44(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VCVTPH2PS    128(CX), Z24
-	VCVTPH2PS    160(CX), Z25
-	VBROADCASTSS 96(AX), Z26
+	VCVTPH2PS    (CX)(SI*2), Z24
+	VCVTPH2PS    32(CX)(SI*2), Z25
+	VBROADCASTSS (AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 100(AX), Z26
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 104(AX), Z26
+	VBROADCASTSS 8(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 108(AX), Z26
+	VBROADCASTSS 12(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 112(AX), Z26
+	VBROADCASTSS 16(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 116(AX), Z26
+	VBROADCASTSS 20(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 120(AX), Z26
+	VBROADCASTSS 24(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 124(AX), Z26
+	VBROADCASTSS 28(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 128(AX), Z26
+	VBROADCASTSS 32(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 132(AX), Z26
+	VBROADCASTSS 36(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 136(AX), Z26
+	VBROADCASTSS 40(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   608(AX)
-	VBROADCASTSS 140(AX), Z26
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 44(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VCVTPH2PS    192(CX), Z24
-	VCVTPH2PS    224(CX), Z25
-	VBROADCASTSS 144(AX), Z26
+	VCVTPH2PS    (CX)(R9*1), Z24
+	VCVTPH2PS    32(CX)(R9*1), Z25
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 148(AX), Z26
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 152(AX), Z26
+	VBROADCASTSS 8(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 156(AX), Z26
+	VBROADCASTSS 12(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 160(AX), Z26
+	VBROADCASTSS 16(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 164(AX), Z26
+	VBROADCASTSS 20(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 168(AX), Z26
+	VBROADCASTSS 24(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 172(AX), Z26
+	VBROADCASTSS 28(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 176(AX), Z26
+	VBROADCASTSS 32(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 180(AX), Z26
+	VBROADCASTSS 36(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 184(AX), Z26
+	VBROADCASTSS 40(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   656(AX)
-	VBROADCASTSS 188(AX), Z26
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 44(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -10219,7 +7172,7 @@ whole_single:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -10254,24 +7207,25 @@ whole_single:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z24
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISS     beta+68(FP), X25
+	VUCOMISS     beta+92(FP), X25
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z25
+	VBROADCASTSS beta+92(FP), Z25
 	VMOVUPS      (AX), Z26
 	VMULPS       Z25, Z26, Z26
 	VFMADD231PS  Z24, Z0, Z26
@@ -10490,225 +7444,584 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512x2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512x2(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
-	CMPQ   AX, $+32
-	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
-	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+// func DotF16F32AVX512x4x1(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF16F32AVX512x4x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   AX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
 
-	// 2×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
+groups:
+	VMOVUPS     (DX), Z8
+	VCVTPH2PS   (CX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VCVTPH2PS   (CX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z1
+	VCVTPH2PS   (CX)(BX*2), Z9
+	VFMADD231PS Z9, Z8, Z2
+	VCVTPH2PS   (CX)(SI*1), Z9
+	VFMADD231PS Z9, Z8, Z3
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	VMOVUPS     64(DX), Z8
+	VCVTPH2PS   32(CX), Z9
+	VFMADD231PS Z9, Z8, Z4
+	VCVTPH2PS   32(CX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z5
+	VCVTPH2PS   32(CX)(BX*2), Z9
+	VFMADD231PS Z9, Z8, Z6
+	VCVTPH2PS   32(CX)(SI*1), Z9
+	VFMADD231PS Z9, Z8, Z7
+	ADDQ        $+64, CX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
 
-narrow_half_unrolled:
-	VPMOVZXWD        (CX), Y2
-	VPSLLD           $0x10, Y2, Y2
-	VFMADD231PS.BCST (AX), Y2, Y0
-	PREFETCHT0       256(CX)
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 4(AX), Y2, Y1
-	VPMOVZXWD        64(CX), Y2
-	VPSLLD           $0x10, Y2, Y2
-	VFMADD231PS.BCST 8(AX), Y2, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 12(AX), Y2, Y1
-	VPMOVZXWD        128(CX), Y2
-	VPSLLD           $0x10, Y2, Y2
-	VFMADD231PS.BCST 16(AX), Y2, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 20(AX), Y2, Y1
-	VPMOVZXWD        192(CX), Y2
-	VPSLLD           $0x10, Y2, Y2
-	VFMADD231PS.BCST 24(AX), Y2, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 28(AX), Y2, Y1
-	ADDQ             $+32, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
+groups_end:
+	MOVQ  AX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
 
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
+vectors:
+	VMOVUPS     (DX), Z8
+	VCVTPH2PS   (CX), Z9
+	VFMADD231PS Z9, Z8, Z0
+	VCVTPH2PS   (CX)(BX*1), Z9
+	VFMADD231PS Z9, Z8, Z1
+	VCVTPH2PS   (CX)(BX*2), Z9
+	VFMADD231PS Z9, Z8, Z2
+	VCVTPH2PS   (CX)(SI*1), Z9
+	VFMADD231PS Z9, Z8, Z3
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
 
-narrow_half_single:
-	VPMOVZXWD        (CX), Y2
-	VPSLLD           $0x10, Y2, Y2
-	VFMADD231PS.BCST (AX), Y2, Y0
-	PREFETCHT0       256(CX)
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 4(AX), Y2, Y1
-	ADDQ             $+8, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
+vectors_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z9
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z9, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z9
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z9, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z9
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z9, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z9
+	VADDPS       Z9, Z0, Z0
+	VMOVSHDUP    Z0, Z9
+	VADDPS       Z9, Z0, Z0
+	VPMOVQD      Z0, Y9
+	VPMOVQD      Y9, X9
+	VMOVUPS      X9, (AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+16, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
 
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+68(FP), X3
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z3
-	VMOVUPS.Z    (AX), K1, Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y0, Y4
-	VMOVUPS      Y4, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      Y4, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y2, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-
-narrow_half_done:
+done:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ   n+56(FP), AX
+// func DotF16F32AVX512x4x2(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF16F32AVX512x4x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	SHRQ   $0x04, AX
+	TESTQ  AX, AX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(DI*1), Z9
+	VCVTPH2PS   (CX), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z4
+	VCVTPH2PS   (CX)(BX*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z5
+	VCVTPH2PS   (CX)(BX*2), Z10
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z6
+	VCVTPH2PS   (CX)(SI*1), Z10
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z7
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        AX
+	JNZ         groups
+
+groups_end:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z10
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z10, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z10
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z10, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z10
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z10, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z10
+	VADDPS       Z10, Z0, Z0
+	VMOVSHDUP    Z0, Z10
+	VADDPS       Z10, Z0, Z0
+	VPMOVQD      Z0, Y10
+	VPMOVQD      Y10, X10
+	VMOVUPS      X10, (AX)
+	VINSERTF64X4 $0x01, Y5, Z4, Z10
+	VSHUFF64X2   $0xee, Z5, Z4, Z4
+	VADDPS       Z10, Z4, Z4
+	VINSERTF64X4 $0x01, Y7, Z6, Z10
+	VSHUFF64X2   $0xee, Z7, Z6, Z6
+	VADDPS       Z10, Z6, Z6
+	VSHUFF64X2   $0x88, Z6, Z4, Z10
+	VSHUFF64X2   $0xdd, Z6, Z4, Z4
+	VADDPS       Z10, Z4, Z4
+	VPERMILPD    $0x55, Z4, Z10
+	VADDPS       Z10, Z4, Z4
+	VMOVSHDUP    Z4, Z10
+	VADDPS       Z10, Z4, Z4
+	VPMOVQD      Z4, Y10
+	VPMOVQD      Y10, X10
+	VMOVUPS      X10, 16(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF16F32AVX512x4x3(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF16F32AVX512x4x3(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	SHRQ   $0x04, AX
+	TESTQ  AX, AX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(DI*1), Z13
+	VMOVUPS     (DX)(DI*2), Z14
+	VCVTPH2PS   (CX), Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z4
+	VFMADD231PS Z15, Z14, Z8
+	VCVTPH2PS   (CX)(BX*1), Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z5
+	VFMADD231PS Z15, Z14, Z9
+	VCVTPH2PS   (CX)(BX*2), Z15
+	VFMADD231PS Z15, Z12, Z2
+	VFMADD231PS Z15, Z13, Z6
+	VFMADD231PS Z15, Z14, Z10
+	VCVTPH2PS   (CX)(SI*1), Z15
+	VFMADD231PS Z15, Z12, Z3
+	VFMADD231PS Z15, Z13, Z7
+	VFMADD231PS Z15, Z14, Z11
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        AX
+	JNZ         groups
+
+groups_end:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z15
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z15, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z15
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z15, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z15
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z15, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z15
+	VADDPS       Z15, Z0, Z0
+	VMOVSHDUP    Z0, Z15
+	VADDPS       Z15, Z0, Z0
+	VPMOVQD      Z0, Y15
+	VPMOVQD      Y15, X15
+	VMOVUPS      X15, (AX)
+	VINSERTF64X4 $0x01, Y5, Z4, Z15
+	VSHUFF64X2   $0xee, Z5, Z4, Z4
+	VADDPS       Z15, Z4, Z4
+	VINSERTF64X4 $0x01, Y7, Z6, Z15
+	VSHUFF64X2   $0xee, Z7, Z6, Z6
+	VADDPS       Z15, Z6, Z6
+	VSHUFF64X2   $0x88, Z6, Z4, Z15
+	VSHUFF64X2   $0xdd, Z6, Z4, Z4
+	VADDPS       Z15, Z4, Z4
+	VPERMILPD    $0x55, Z4, Z15
+	VADDPS       Z15, Z4, Z4
+	VMOVSHDUP    Z4, Z15
+	VADDPS       Z15, Z4, Z4
+	VPMOVQD      Z4, Y15
+	VPMOVQD      Y15, X15
+	VMOVUPS      X15, 16(AX)
+	VINSERTF64X4 $0x01, Y9, Z8, Z15
+	VSHUFF64X2   $0xee, Z9, Z8, Z8
+	VADDPS       Z15, Z8, Z8
+	VINSERTF64X4 $0x01, Y11, Z10, Z15
+	VSHUFF64X2   $0xee, Z11, Z10, Z10
+	VADDPS       Z15, Z10, Z10
+	VSHUFF64X2   $0x88, Z10, Z8, Z15
+	VSHUFF64X2   $0xdd, Z10, Z8, Z8
+	VADDPS       Z15, Z8, Z8
+	VPERMILPD    $0x55, Z8, Z15
+	VADDPS       Z15, Z8, Z8
+	VMOVSHDUP    Z8, Z15
+	VADDPS       Z15, Z8, Z8
+	VPMOVQD      Z8, Y15
+	VPMOVQD      Y15, X15
+	VMOVUPS      X15, 32(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+48, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF16F32AVX512x4x4(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotF16F32AVX512x4x4(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	LEAQ   (DI)(DI*2), R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	SHRQ   $0x04, AX
+	TESTQ  AX, AX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z16
+	VMOVUPS     (DX)(DI*1), Z17
+	VMOVUPS     (DX)(DI*2), Z18
+	VMOVUPS     (DX)(R8*1), Z19
+	VCVTPH2PS   (CX), Z20
+	VFMADD231PS Z20, Z16, Z0
+	VFMADD231PS Z20, Z17, Z4
+	VFMADD231PS Z20, Z18, Z8
+	VFMADD231PS Z20, Z19, Z12
+	VCVTPH2PS   (CX)(BX*1), Z20
+	VFMADD231PS Z20, Z16, Z1
+	VFMADD231PS Z20, Z17, Z5
+	VFMADD231PS Z20, Z18, Z9
+	VFMADD231PS Z20, Z19, Z13
+	VCVTPH2PS   (CX)(BX*2), Z20
+	VFMADD231PS Z20, Z16, Z2
+	VFMADD231PS Z20, Z17, Z6
+	VFMADD231PS Z20, Z18, Z10
+	VFMADD231PS Z20, Z19, Z14
+	VCVTPH2PS   (CX)(SI*1), Z20
+	VFMADD231PS Z20, Z16, Z3
+	VFMADD231PS Z20, Z17, Z7
+	VFMADD231PS Z20, Z18, Z11
+	VFMADD231PS Z20, Z19, Z15
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        AX
+	JNZ         groups
+
+groups_end:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z20
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z20, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z20
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z20, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z20
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z20, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z20
+	VADDPS       Z20, Z0, Z0
+	VMOVSHDUP    Z0, Z20
+	VADDPS       Z20, Z0, Z0
+	VPMOVQD      Z0, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, (AX)
+	VINSERTF64X4 $0x01, Y5, Z4, Z20
+	VSHUFF64X2   $0xee, Z5, Z4, Z4
+	VADDPS       Z20, Z4, Z4
+	VINSERTF64X4 $0x01, Y7, Z6, Z20
+	VSHUFF64X2   $0xee, Z7, Z6, Z6
+	VADDPS       Z20, Z6, Z6
+	VSHUFF64X2   $0x88, Z6, Z4, Z20
+	VSHUFF64X2   $0xdd, Z6, Z4, Z4
+	VADDPS       Z20, Z4, Z4
+	VPERMILPD    $0x55, Z4, Z20
+	VADDPS       Z20, Z4, Z4
+	VMOVSHDUP    Z4, Z20
+	VADDPS       Z20, Z4, Z4
+	VPMOVQD      Z4, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, 16(AX)
+	VINSERTF64X4 $0x01, Y9, Z8, Z20
+	VSHUFF64X2   $0xee, Z9, Z8, Z8
+	VADDPS       Z20, Z8, Z8
+	VINSERTF64X4 $0x01, Y11, Z10, Z20
+	VSHUFF64X2   $0xee, Z11, Z10, Z10
+	VADDPS       Z20, Z10, Z10
+	VSHUFF64X2   $0x88, Z10, Z8, Z20
+	VSHUFF64X2   $0xdd, Z10, Z8, Z8
+	VADDPS       Z20, Z8, Z8
+	VPERMILPD    $0x55, Z8, Z20
+	VADDPS       Z20, Z8, Z8
+	VMOVSHDUP    Z8, Z20
+	VADDPS       Z20, Z8, Z8
+	VPMOVQD      Z8, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, 32(AX)
+	VINSERTF64X4 $0x01, Y13, Z12, Z20
+	VSHUFF64X2   $0xee, Z13, Z12, Z12
+	VADDPS       Z20, Z12, Z12
+	VINSERTF64X4 $0x01, Y15, Z14, Z20
+	VSHUFF64X2   $0xee, Z15, Z14, Z14
+	VADDPS       Z20, Z14, Z14
+	VSHUFF64X2   $0x88, Z14, Z12, Z20
+	VSHUFF64X2   $0xdd, Z14, Z12, Z12
+	VADDPS       Z20, Z12, Z12
+	VPERMILPD    $0x55, Z12, Z20
+	VADDPS       Z20, Z12, Z12
+	VMOVSHDUP    Z12, Z20
+	VADDPS       Z20, Z12, Z12
+	VPMOVQD      Z12, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, 48(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+64, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func WidenBF16F32AVX512x2(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenBF16F32AVX512x2(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
+	CMPQ   AX, $+32
+	JGE    whole
+	CMPQ   AX, $+17
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+2, R12, R14
+	ADDQ   R11, R14
 
 	// 2×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VPMOVZXWD        (CX), Z2
 	VPSLLD           $0x10, Z2, Z2
 	VFMADD231PS.BCST (AX), Z2, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 4(AX), Z2, Z1
-	VPMOVZXWD        64(CX), Z2
+	VPMOVZXWD        (CX)(SI*1), Z2
 	VPSLLD           $0x10, Z2, Z2
-	VFMADD231PS.BCST 8(AX), Z2, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 12(AX), Z2, Z1
-	VPMOVZXWD        128(CX), Z2
+	VFMADD231PS.BCST (AX)(BX*1), Z2, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z2, Z1
+	VPMOVZXWD        (CX)(SI*2), Z2
 	VPSLLD           $0x10, Z2, Z2
-	VFMADD231PS.BCST 16(AX), Z2, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 20(AX), Z2, Z1
-	VPMOVZXWD        192(CX), Z2
+	VFMADD231PS.BCST (AX)(BX*2), Z2, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z2, Z1
+	VPMOVZXWD        (CX)(R9*1), Z2
 	VPSLLD           $0x10, Z2, Z2
-	VFMADD231PS.BCST 24(AX), Z2, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 28(AX), Z2, Z1
-	ADDQ             $+32, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VFMADD231PS.BCST (AX)(R8*1), Z2, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z2, Z1
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VPMOVZXWD        (CX), Z2
 	VPSLLD           $0x10, Z2, Z2
 	VFMADD231PS.BCST (AX), Z2, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 4(AX), Z2, Z1
-	ADDQ             $+8, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z2
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+68(FP), X3
+	VUCOMISS     beta+92(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z3
+	VBROADCASTSS beta+92(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -10735,170 +8048,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
-
-	// 2×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VPMOVZXWD    (CX), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    32(CX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VBROADCASTSS (AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   256(CX)
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 4(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	VPMOVZXWD    64(CX), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    96(CX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VBROADCASTSS 8(AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 12(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	VPMOVZXWD    128(CX), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    160(CX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VBROADCASTSS 16(AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 20(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	VPMOVZXWD    192(CX), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    224(CX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VBROADCASTSS 24(AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 28(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	ADDQ         $+32, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VPMOVZXWD    (CX), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    32(CX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VBROADCASTSS (AX), Z6
-	VFMADD231PS  Z4, Z6, Z0
-	VFMADD231PS  Y5, Y6, Y1
-	PREFETCHT0   256(CX)
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 4(AX), Z6
-	VFMADD231PS  Z4, Z6, Z2
-	VFMADD231PS  Y5, Y6, Y3
-	ADDQ         $+8, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z0, Z6
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y5, Y0, Y0
-	VFMADD231PS  Y4, Y1, Y0
-	VMOVUPS      Z6, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z2, Z6
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y5, Y0, Y0
-	VFMADD231PS  Y4, Y3, Y0
-	VMOVUPS      Z6, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z4, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y4, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z4, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y4, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -10906,24 +8057,33 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+2, R12, R14
+	ADDQ   R11, R14
 
 	// 2×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -10934,60 +8094,59 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VPMOVZXWD    64(CX), Z4
+	VPMOVZXWD    (CX)(SI*1), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    96(CX), Z5
+	VPMOVZXWD    32(CX)(SI*1), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VBROADCASTSS 8(AX), Z6
+	VBROADCASTSS (AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 12(AX), Z6
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VPMOVZXWD    128(CX), Z4
+	VPMOVZXWD    (CX)(SI*2), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    160(CX), Z5
+	VPMOVZXWD    32(CX)(SI*2), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VBROADCASTSS 16(AX), Z6
+	VBROADCASTSS (AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 20(AX), Z6
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VPMOVZXWD    192(CX), Z4
+	VPMOVZXWD    (CX)(R9*1), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    224(CX), Z5
+	VPMOVZXWD    32(CX)(R9*1), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VBROADCASTSS 24(AX), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 28(AX), Z6
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+32, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -10998,29 +8157,30 @@ wide_single:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+8, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -11061,24 +8221,33 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+2, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+2, R12, R14
+	ADDQ   R11, R14
 
 	// 2×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -11089,60 +8258,59 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VPMOVZXWD    64(CX), Z4
+	VPMOVZXWD    (CX)(SI*1), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    96(CX), Z5
+	VPMOVZXWD    32(CX)(SI*1), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VBROADCASTSS 8(AX), Z6
+	VBROADCASTSS (AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 12(AX), Z6
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VPMOVZXWD    128(CX), Z4
+	VPMOVZXWD    (CX)(SI*2), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    160(CX), Z5
+	VPMOVZXWD    32(CX)(SI*2), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VBROADCASTSS 16(AX), Z6
+	VBROADCASTSS (AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 20(AX), Z6
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	VPMOVZXWD    192(CX), Z4
+	VPMOVZXWD    (CX)(R9*1), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    224(CX), Z5
+	VPMOVZXWD    32(CX)(R9*1), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VBROADCASTSS 24(AX), Z6
+	VBROADCASTSS (AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 28(AX), Z6
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+32, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -11153,29 +8321,30 @@ whole_single:
 	VBROADCASTSS (AX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	PREFETCHT0   512(AX)
 	VBROADCASTSS 4(AX), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $+8, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -11214,273 +8383,125 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512x4(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512x4(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenBF16F32AVX512x4(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenBF16F32AVX512x4(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
-
-	// 4×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VPMOVZXWD        (CX), Y4
-	VPSLLD           $0x10, Y4, Y4
-	VFMADD231PS.BCST (AX), Y4, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y4, Y1
-	VFMADD231PS.BCST 8(AX), Y4, Y2
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 12(AX), Y4, Y3
-	VPMOVZXWD        64(CX), Y4
-	VPSLLD           $0x10, Y4, Y4
-	VFMADD231PS.BCST 16(AX), Y4, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 20(AX), Y4, Y1
-	VFMADD231PS.BCST 24(AX), Y4, Y2
-	VFMADD231PS.BCST 28(AX), Y4, Y3
-	VPMOVZXWD        128(CX), Y4
-	VPSLLD           $0x10, Y4, Y4
-	VFMADD231PS.BCST 32(AX), Y4, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 36(AX), Y4, Y1
-	VFMADD231PS.BCST 40(AX), Y4, Y2
-	VFMADD231PS.BCST 44(AX), Y4, Y3
-	VPMOVZXWD        192(CX), Y4
-	VPSLLD           $0x10, Y4, Y4
-	VFMADD231PS.BCST 48(AX), Y4, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 52(AX), Y4, Y1
-	VFMADD231PS.BCST 56(AX), Y4, Y2
-	VFMADD231PS.BCST 60(AX), Y4, Y3
-	ADDQ             $+64, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VPMOVZXWD        (CX), Y4
-	VPSLLD           $0x10, Y4, Y4
-	VFMADD231PS.BCST (AX), Y4, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y4, Y1
-	VFMADD231PS.BCST 8(AX), Y4, Y2
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 12(AX), Y4, Y3
-	ADDQ             $+16, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y0, Y6
-	VMOVUPS      Y6, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y1, Y6
-	VMOVUPS      Y6, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y2, Y6
-	VMOVUPS      Y6, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y3, Y6
-	VMOVUPS      Y6, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y4, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y4, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y4, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+4, R12, R14
+	ADDQ   R11, R14
 
 	// 4×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VPMOVZXWD        (CX), Z4
 	VPSLLD           $0x10, Z4, Z4
 	VFMADD231PS.BCST (AX), Z4, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z4, Z1
 	VFMADD231PS.BCST 8(AX), Z4, Z2
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 12(AX), Z4, Z3
-	VPMOVZXWD        64(CX), Z4
+	VPMOVZXWD        (CX)(SI*1), Z4
 	VPSLLD           $0x10, Z4, Z4
-	VFMADD231PS.BCST 16(AX), Z4, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 20(AX), Z4, Z1
-	VFMADD231PS.BCST 24(AX), Z4, Z2
-	VFMADD231PS.BCST 28(AX), Z4, Z3
-	VPMOVZXWD        128(CX), Z4
+	VFMADD231PS.BCST (AX)(BX*1), Z4, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z4, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z4, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z4, Z3
+	VPMOVZXWD        (CX)(SI*2), Z4
 	VPSLLD           $0x10, Z4, Z4
-	VFMADD231PS.BCST 32(AX), Z4, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 36(AX), Z4, Z1
-	VFMADD231PS.BCST 40(AX), Z4, Z2
-	VFMADD231PS.BCST 44(AX), Z4, Z3
-	VPMOVZXWD        192(CX), Z4
+	VFMADD231PS.BCST (AX)(BX*2), Z4, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z4, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z4, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z4, Z3
+	VPMOVZXWD        (CX)(R9*1), Z4
 	VPSLLD           $0x10, Z4, Z4
-	VFMADD231PS.BCST 48(AX), Z4, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 52(AX), Z4, Z1
-	VFMADD231PS.BCST 56(AX), Z4, Z2
-	VFMADD231PS.BCST 60(AX), Z4, Z3
-	ADDQ             $+64, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VFMADD231PS.BCST (AX)(R8*1), Z4, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z4, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z4, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z4, Z3
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VPMOVZXWD        (CX), Z4
 	VPSLLD           $0x10, Z4, Z4
 	VFMADD231PS.BCST (AX), Z4, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z4, Z1
 	VFMADD231PS.BCST 8(AX), Z4, Z2
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 12(AX), Z4, Z3
-	ADDQ             $+16, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z4
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+68(FP), X5
+	VUCOMISS     beta+92(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z5
+	VBROADCASTSS beta+92(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -11531,240 +8552,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
-
-	// 4×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VPMOVZXWD    (CX), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    32(CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 8(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 12(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	VPMOVZXWD    64(CX), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    96(CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VBROADCASTSS 16(AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 20(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 24(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 28(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	VPMOVZXWD    128(CX), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    160(CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VBROADCASTSS 32(AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 36(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 40(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 44(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	VPMOVZXWD    192(CX), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    224(CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VBROADCASTSS 48(AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 52(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 56(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 60(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VPMOVZXWD    (CX), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    32(CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 8(AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 12(AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z0, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y1, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z2, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y3, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z4, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y5, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z6, Z10
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y9, Y0, Y0
-	VFMADD231PS  Y8, Y7, Y0
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z8, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y8, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z8, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y8, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z8, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y8, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z8, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y8, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -11772,14 +8561,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+4, R12, R14
+	ADDQ   R11, R14
 
 	// 4×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -11790,10 +8588,10 @@ wide:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -11804,7 +8602,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -11815,73 +8613,72 @@ wide_unrolled:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VPMOVZXWD    64(CX), Z8
+	VPMOVZXWD    (CX)(SI*1), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    96(CX), Z9
+	VPMOVZXWD    32(CX)(SI*1), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS 16(AX), Z10
+	VBROADCASTSS (AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 20(AX), Z10
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 24(AX), Z10
+	VBROADCASTSS 8(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 28(AX), Z10
+	VBROADCASTSS 12(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VPMOVZXWD    128(CX), Z8
+	VPMOVZXWD    (CX)(SI*2), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    160(CX), Z9
+	VPMOVZXWD    32(CX)(SI*2), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS 32(AX), Z10
+	VBROADCASTSS (AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 36(AX), Z10
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 40(AX), Z10
+	VBROADCASTSS 8(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 44(AX), Z10
+	VBROADCASTSS 12(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VPMOVZXWD    192(CX), Z8
+	VPMOVZXWD    (CX)(R9*1), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    224(CX), Z9
+	VPMOVZXWD    32(CX)(R9*1), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS 48(AX), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 52(AX), Z10
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 56(AX), Z10
+	VBROADCASTSS 8(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 60(AX), Z10
+	VBROADCASTSS 12(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -11892,7 +8689,7 @@ wide_single:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -11903,24 +8700,25 @@ wide_single:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -11997,14 +8795,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+4, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+4, R12, R14
+	ADDQ   R11, R14
 
 	// 4×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -12015,10 +8822,10 @@ whole:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -12029,7 +8836,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -12040,73 +8847,72 @@ whole_unrolled:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VPMOVZXWD    64(CX), Z8
+	VPMOVZXWD    (CX)(SI*1), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    96(CX), Z9
+	VPMOVZXWD    32(CX)(SI*1), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS 16(AX), Z10
+	VBROADCASTSS (AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 20(AX), Z10
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 24(AX), Z10
+	VBROADCASTSS 8(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 28(AX), Z10
+	VBROADCASTSS 12(AX)(BX*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VPMOVZXWD    128(CX), Z8
+	VPMOVZXWD    (CX)(SI*2), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    160(CX), Z9
+	VPMOVZXWD    32(CX)(SI*2), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS 32(AX), Z10
+	VBROADCASTSS (AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 36(AX), Z10
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 40(AX), Z10
+	VBROADCASTSS 8(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 44(AX), Z10
+	VBROADCASTSS 12(AX)(BX*2), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	VPMOVZXWD    192(CX), Z8
+	VPMOVZXWD    (CX)(R9*1), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    224(CX), Z9
+	VPMOVZXWD    32(CX)(R9*1), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS 48(AX), Z10
+	VBROADCASTSS (AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 52(AX), Z10
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS 56(AX), Z10
+	VBROADCASTSS 8(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS 60(AX), Z10
+	VBROADCASTSS 12(AX)(R8*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -12117,7 +8923,7 @@ whole_single:
 	VBROADCASTSS (AX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
@@ -12128,24 +8934,25 @@ whole_single:
 	VBROADCASTSS 12(AX), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -12220,223 +9027,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512x6(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512x6(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenBF16F32AVX512x6(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenBF16F32AVX512x6(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
-
-	// 6×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VPMOVZXWD        (CX), Y6
-	VPSLLD           $0x10, Y6, Y6
-	VFMADD231PS.BCST (AX), Y6, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y6, Y1
-	VFMADD231PS.BCST 8(AX), Y6, Y2
-	VFMADD231PS.BCST 12(AX), Y6, Y3
-	VFMADD231PS.BCST 16(AX), Y6, Y4
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 20(AX), Y6, Y5
-	VPMOVZXWD        64(CX), Y6
-	VPSLLD           $0x10, Y6, Y6
-	VFMADD231PS.BCST 24(AX), Y6, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 28(AX), Y6, Y1
-	VFMADD231PS.BCST 32(AX), Y6, Y2
-	VFMADD231PS.BCST 36(AX), Y6, Y3
-	VFMADD231PS.BCST 40(AX), Y6, Y4
-	VFMADD231PS.BCST 44(AX), Y6, Y5
-	VPMOVZXWD        128(CX), Y6
-	VPSLLD           $0x10, Y6, Y6
-	VFMADD231PS.BCST 48(AX), Y6, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 52(AX), Y6, Y1
-	VFMADD231PS.BCST 56(AX), Y6, Y2
-	VFMADD231PS.BCST 60(AX), Y6, Y3
-	VFMADD231PS.BCST 64(AX), Y6, Y4
-	VFMADD231PS.BCST 68(AX), Y6, Y5
-	VPMOVZXWD        192(CX), Y6
-	VPSLLD           $0x10, Y6, Y6
-	VFMADD231PS.BCST 72(AX), Y6, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 76(AX), Y6, Y1
-	VFMADD231PS.BCST 80(AX), Y6, Y2
-	VFMADD231PS.BCST 84(AX), Y6, Y3
-	VFMADD231PS.BCST 88(AX), Y6, Y4
-	PREFETCHT0       584(AX)
-	VFMADD231PS.BCST 92(AX), Y6, Y5
-	ADDQ             $+96, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VPMOVZXWD        (CX), Y6
-	VPSLLD           $0x10, Y6, Y6
-	VFMADD231PS.BCST (AX), Y6, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y6, Y1
-	VFMADD231PS.BCST 8(AX), Y6, Y2
-	VFMADD231PS.BCST 12(AX), Y6, Y3
-	VFMADD231PS.BCST 16(AX), Y6, Y4
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 20(AX), Y6, Y5
-	ADDQ             $+24, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z7
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y0, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y1, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y2, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y3, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y4, Y8
-	VMOVUPS      Y8, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y5, Y8
-	VMOVUPS      Y8, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y6, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y6, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+6, R12, R14
+	ADDQ   R11, R14
 
 	// 6×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -12445,98 +9067,98 @@ narrow:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VPMOVZXWD        (CX), Z6
 	VPSLLD           $0x10, Z6, Z6
 	VFMADD231PS.BCST (AX), Z6, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z6, Z1
 	VFMADD231PS.BCST 8(AX), Z6, Z2
 	VFMADD231PS.BCST 12(AX), Z6, Z3
 	VFMADD231PS.BCST 16(AX), Z6, Z4
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 20(AX), Z6, Z5
-	VPMOVZXWD        64(CX), Z6
+	VPMOVZXWD        (CX)(SI*1), Z6
 	VPSLLD           $0x10, Z6, Z6
-	VFMADD231PS.BCST 24(AX), Z6, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 28(AX), Z6, Z1
-	VFMADD231PS.BCST 32(AX), Z6, Z2
-	VFMADD231PS.BCST 36(AX), Z6, Z3
-	VFMADD231PS.BCST 40(AX), Z6, Z4
-	VFMADD231PS.BCST 44(AX), Z6, Z5
-	VPMOVZXWD        128(CX), Z6
+	VFMADD231PS.BCST (AX)(BX*1), Z6, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z6, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z6, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z6, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z6, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z6, Z5
+	VPMOVZXWD        (CX)(SI*2), Z6
 	VPSLLD           $0x10, Z6, Z6
-	VFMADD231PS.BCST 48(AX), Z6, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 52(AX), Z6, Z1
-	VFMADD231PS.BCST 56(AX), Z6, Z2
-	VFMADD231PS.BCST 60(AX), Z6, Z3
-	VFMADD231PS.BCST 64(AX), Z6, Z4
-	VFMADD231PS.BCST 68(AX), Z6, Z5
-	VPMOVZXWD        192(CX), Z6
+	VFMADD231PS.BCST (AX)(BX*2), Z6, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z6, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z6, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z6, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z6, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z6, Z5
+	VPMOVZXWD        (CX)(R9*1), Z6
 	VPSLLD           $0x10, Z6, Z6
-	VFMADD231PS.BCST 72(AX), Z6, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 76(AX), Z6, Z1
-	VFMADD231PS.BCST 80(AX), Z6, Z2
-	VFMADD231PS.BCST 84(AX), Z6, Z3
-	VFMADD231PS.BCST 88(AX), Z6, Z4
-	PREFETCHT0       584(AX)
-	VFMADD231PS.BCST 92(AX), Z6, Z5
-	ADDQ             $+96, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VFMADD231PS.BCST (AX)(R8*1), Z6, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z6, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z6, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z6, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z6, Z4
+	PREFETCHT0       512(AX)(R8*1)
+	VFMADD231PS.BCST 20(AX)(R8*1), Z6, Z5
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VPMOVZXWD        (CX), Z6
 	VPSLLD           $0x10, Z6, Z6
 	VFMADD231PS.BCST (AX), Z6, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z6, Z1
 	VFMADD231PS.BCST 8(AX), Z6, Z2
 	VFMADD231PS.BCST 12(AX), Z6, Z3
 	VFMADD231PS.BCST 16(AX), Z6, Z4
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 20(AX), Z6, Z5
-	ADDQ             $+24, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z6
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+68(FP), X7
+	VUCOMISS     beta+92(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z7
+	VBROADCASTSS beta+92(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -12611,311 +9233,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
-
-	// 6×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VPMOVZXWD    (CX), Z12
-	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    32(CX), Y13
-	VPSLLD       $0x10, Y13, Y13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 8(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 12(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 16(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 20(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	VPMOVZXWD    64(CX), Z12
-	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    96(CX), Y13
-	VPSLLD       $0x10, Y13, Y13
-	VBROADCASTSS 24(AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 28(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 32(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 36(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 40(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS 44(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	VPMOVZXWD    128(CX), Z12
-	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    160(CX), Y13
-	VPSLLD       $0x10, Y13, Y13
-	VBROADCASTSS 48(AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 52(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 56(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 60(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 64(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS 68(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	VPMOVZXWD    192(CX), Z12
-	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    224(CX), Y13
-	VPSLLD       $0x10, Y13, Y13
-	VBROADCASTSS 72(AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 76(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 80(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 84(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 88(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	PREFETCHT0   584(AX)
-	VBROADCASTSS 92(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         $+96, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VPMOVZXWD    (CX), Z12
-	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    32(CX), Y13
-	VPSLLD       $0x10, Y13, Y13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 8(AX), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 12(AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 16(AX), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Y13, Y14, Y9
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 20(AX), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         $+24, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z0, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y1, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z2, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y3, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z4, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y5, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z6, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y7, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z8, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y9, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z10, Z14
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y13, Y0, Y0
-	VFMADD231PS  Y12, Y11, Y0
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z12, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y12, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y12, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y12, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y12, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y12, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z12, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y12, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -12923,14 +9242,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+6, R12, R14
+	ADDQ   R11, R14
 
 	// 6×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -12945,10 +9273,10 @@ wide:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -12959,7 +9287,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -12976,92 +9304,91 @@ wide_unrolled:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VPMOVZXWD    64(CX), Z12
+	VPMOVZXWD    (CX)(SI*1), Z12
 	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    96(CX), Z13
+	VPMOVZXWD    32(CX)(SI*1), Z13
 	VPSLLD       $0x10, Z13, Z13
-	VBROADCASTSS 24(AX), Z14
+	VBROADCASTSS (AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 28(AX), Z14
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 32(AX), Z14
+	VBROADCASTSS 8(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 36(AX), Z14
+	VBROADCASTSS 12(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 40(AX), Z14
+	VBROADCASTSS 16(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 44(AX), Z14
+	VBROADCASTSS 20(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VPMOVZXWD    128(CX), Z12
+	VPMOVZXWD    (CX)(SI*2), Z12
 	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    160(CX), Z13
+	VPMOVZXWD    32(CX)(SI*2), Z13
 	VPSLLD       $0x10, Z13, Z13
-	VBROADCASTSS 48(AX), Z14
+	VBROADCASTSS (AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 52(AX), Z14
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 56(AX), Z14
+	VBROADCASTSS 8(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 60(AX), Z14
+	VBROADCASTSS 12(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 64(AX), Z14
+	VBROADCASTSS 16(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 68(AX), Z14
+	VBROADCASTSS 20(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VPMOVZXWD    192(CX), Z12
+	VPMOVZXWD    (CX)(R9*1), Z12
 	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    224(CX), Z13
+	VPMOVZXWD    32(CX)(R9*1), Z13
 	VPSLLD       $0x10, Z13, Z13
-	VBROADCASTSS 72(AX), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 76(AX), Z14
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 80(AX), Z14
+	VBROADCASTSS 8(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 84(AX), Z14
+	VBROADCASTSS 12(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 88(AX), Z14
+	VBROADCASTSS 16(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	PREFETCHT0   584(AX)
-	VBROADCASTSS 92(AX), Z14
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 20(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+96, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -13072,7 +9399,7 @@ wide_single:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -13089,24 +9416,25 @@ wide_single:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+24, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -13219,14 +9547,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+6, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+6, R12, R14
+	ADDQ   R11, R14
 
 	// 6×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -13241,10 +9578,10 @@ whole:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -13255,7 +9592,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -13272,92 +9609,91 @@ whole_unrolled:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VPMOVZXWD    64(CX), Z12
+	VPMOVZXWD    (CX)(SI*1), Z12
 	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    96(CX), Z13
+	VPMOVZXWD    32(CX)(SI*1), Z13
 	VPSLLD       $0x10, Z13, Z13
-	VBROADCASTSS 24(AX), Z14
+	VBROADCASTSS (AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 28(AX), Z14
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 32(AX), Z14
+	VBROADCASTSS 8(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 36(AX), Z14
+	VBROADCASTSS 12(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 40(AX), Z14
+	VBROADCASTSS 16(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 44(AX), Z14
+	VBROADCASTSS 20(AX)(BX*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VPMOVZXWD    128(CX), Z12
+	VPMOVZXWD    (CX)(SI*2), Z12
 	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    160(CX), Z13
+	VPMOVZXWD    32(CX)(SI*2), Z13
 	VPSLLD       $0x10, Z13, Z13
-	VBROADCASTSS 48(AX), Z14
+	VBROADCASTSS (AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 52(AX), Z14
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 56(AX), Z14
+	VBROADCASTSS 8(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 60(AX), Z14
+	VBROADCASTSS 12(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 64(AX), Z14
+	VBROADCASTSS 16(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS 68(AX), Z14
+	VBROADCASTSS 20(AX)(BX*2), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	VPMOVZXWD    192(CX), Z12
+	VPMOVZXWD    (CX)(R9*1), Z12
 	VPSLLD       $0x10, Z12, Z12
-	VPMOVZXWD    224(CX), Z13
+	VPMOVZXWD    32(CX)(R9*1), Z13
 	VPSLLD       $0x10, Z13, Z13
-	VBROADCASTSS 72(AX), Z14
+	VBROADCASTSS (AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 76(AX), Z14
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS 80(AX), Z14
+	VBROADCASTSS 8(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z4
 	VFMADD231PS  Z13, Z14, Z5
-	VBROADCASTSS 84(AX), Z14
+	VBROADCASTSS 12(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z6
 	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS 88(AX), Z14
+	VBROADCASTSS 16(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z8
 	VFMADD231PS  Z13, Z14, Z9
-	PREFETCHT0   584(AX)
-	VBROADCASTSS 92(AX), Z14
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 20(AX)(R8*1), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+96, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -13368,7 +9704,7 @@ whole_single:
 	VBROADCASTSS (AX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z14
 	VFMADD231PS  Z12, Z14, Z2
 	VFMADD231PS  Z13, Z14, Z3
@@ -13385,24 +9721,25 @@ whole_single:
 	VBROADCASTSS 20(AX), Z14
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         $+24, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -13513,259 +9850,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512x8(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512x8(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenBF16F32AVX512x8(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenBF16F32AVX512x8(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
-
-	// 8×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VPMOVZXWD        (CX), Y8
-	VPSLLD           $0x10, Y8, Y8
-	VFMADD231PS.BCST (AX), Y8, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y8, Y1
-	VFMADD231PS.BCST 8(AX), Y8, Y2
-	VFMADD231PS.BCST 12(AX), Y8, Y3
-	VFMADD231PS.BCST 16(AX), Y8, Y4
-	VFMADD231PS.BCST 20(AX), Y8, Y5
-	VFMADD231PS.BCST 24(AX), Y8, Y6
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 28(AX), Y8, Y7
-	VPMOVZXWD        64(CX), Y8
-	VPSLLD           $0x10, Y8, Y8
-	VFMADD231PS.BCST 32(AX), Y8, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 36(AX), Y8, Y1
-	VFMADD231PS.BCST 40(AX), Y8, Y2
-	VFMADD231PS.BCST 44(AX), Y8, Y3
-	VFMADD231PS.BCST 48(AX), Y8, Y4
-	VFMADD231PS.BCST 52(AX), Y8, Y5
-	VFMADD231PS.BCST 56(AX), Y8, Y6
-	VFMADD231PS.BCST 60(AX), Y8, Y7
-	VPMOVZXWD        128(CX), Y8
-	VPSLLD           $0x10, Y8, Y8
-	VFMADD231PS.BCST 64(AX), Y8, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 68(AX), Y8, Y1
-	VFMADD231PS.BCST 72(AX), Y8, Y2
-	VFMADD231PS.BCST 76(AX), Y8, Y3
-	VFMADD231PS.BCST 80(AX), Y8, Y4
-	VFMADD231PS.BCST 84(AX), Y8, Y5
-	VFMADD231PS.BCST 88(AX), Y8, Y6
-	PREFETCHT0       576(AX)
-	VFMADD231PS.BCST 92(AX), Y8, Y7
-	VPMOVZXWD        192(CX), Y8
-	VPSLLD           $0x10, Y8, Y8
-	VFMADD231PS.BCST 96(AX), Y8, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 100(AX), Y8, Y1
-	VFMADD231PS.BCST 104(AX), Y8, Y2
-	VFMADD231PS.BCST 108(AX), Y8, Y3
-	VFMADD231PS.BCST 112(AX), Y8, Y4
-	VFMADD231PS.BCST 116(AX), Y8, Y5
-	VFMADD231PS.BCST 120(AX), Y8, Y6
-	VFMADD231PS.BCST 124(AX), Y8, Y7
-	ADDQ             $+128, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VPMOVZXWD        (CX), Y8
-	VPSLLD           $0x10, Y8, Y8
-	VFMADD231PS.BCST (AX), Y8, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y8, Y1
-	VFMADD231PS.BCST 8(AX), Y8, Y2
-	VFMADD231PS.BCST 12(AX), Y8, Y3
-	VFMADD231PS.BCST 16(AX), Y8, Y4
-	VFMADD231PS.BCST 20(AX), Y8, Y5
-	VFMADD231PS.BCST 24(AX), Y8, Y6
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 28(AX), Y8, Y7
-	ADDQ             $+32, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y0, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y1, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y2, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y3, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y4, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y5, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y6, Y10
-	VMOVUPS      Y10, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y7, Y10
-	VMOVUPS      Y10, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y8, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y6, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y8, Y7, Y7
-	VMOVUPS Y7, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+8, R12, R14
+	ADDQ   R11, R14
 
 	// 8×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -13776,17 +9892,17 @@ narrow:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VPMOVZXWD        (CX), Z8
 	VPSLLD           $0x10, Z8, Z8
 	VFMADD231PS.BCST (AX), Z8, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z8, Z1
 	VFMADD231PS.BCST 8(AX), Z8, Z2
 	VFMADD231PS.BCST 12(AX), Z8, Z3
@@ -13795,63 +9911,62 @@ narrow_unrolled:
 	VFMADD231PS.BCST 24(AX), Z8, Z6
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 28(AX), Z8, Z7
-	VPMOVZXWD        64(CX), Z8
+	VPMOVZXWD        (CX)(SI*1), Z8
 	VPSLLD           $0x10, Z8, Z8
-	VFMADD231PS.BCST 32(AX), Z8, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 36(AX), Z8, Z1
-	VFMADD231PS.BCST 40(AX), Z8, Z2
-	VFMADD231PS.BCST 44(AX), Z8, Z3
-	VFMADD231PS.BCST 48(AX), Z8, Z4
-	VFMADD231PS.BCST 52(AX), Z8, Z5
-	VFMADD231PS.BCST 56(AX), Z8, Z6
-	VFMADD231PS.BCST 60(AX), Z8, Z7
-	VPMOVZXWD        128(CX), Z8
+	VFMADD231PS.BCST (AX)(BX*1), Z8, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z8, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z8, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z8, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z8, Z5
+	VFMADD231PS.BCST 24(AX)(BX*1), Z8, Z6
+	VFMADD231PS.BCST 28(AX)(BX*1), Z8, Z7
+	VPMOVZXWD        (CX)(SI*2), Z8
 	VPSLLD           $0x10, Z8, Z8
-	VFMADD231PS.BCST 64(AX), Z8, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 68(AX), Z8, Z1
-	VFMADD231PS.BCST 72(AX), Z8, Z2
-	VFMADD231PS.BCST 76(AX), Z8, Z3
-	VFMADD231PS.BCST 80(AX), Z8, Z4
-	VFMADD231PS.BCST 84(AX), Z8, Z5
-	VFMADD231PS.BCST 88(AX), Z8, Z6
-	PREFETCHT0       576(AX)
-	VFMADD231PS.BCST 92(AX), Z8, Z7
-	VPMOVZXWD        192(CX), Z8
+	VFMADD231PS.BCST (AX)(BX*2), Z8, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z8, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z8, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z8, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z8, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z8, Z5
+	VFMADD231PS.BCST 24(AX)(BX*2), Z8, Z6
+	PREFETCHT0       512(AX)(BX*2)
+	VFMADD231PS.BCST 28(AX)(BX*2), Z8, Z7
+	VPMOVZXWD        (CX)(R9*1), Z8
 	VPSLLD           $0x10, Z8, Z8
-	VFMADD231PS.BCST 96(AX), Z8, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 100(AX), Z8, Z1
-	VFMADD231PS.BCST 104(AX), Z8, Z2
-	VFMADD231PS.BCST 108(AX), Z8, Z3
-	VFMADD231PS.BCST 112(AX), Z8, Z4
-	VFMADD231PS.BCST 116(AX), Z8, Z5
-	VFMADD231PS.BCST 120(AX), Z8, Z6
-	VFMADD231PS.BCST 124(AX), Z8, Z7
-	ADDQ             $+128, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VFMADD231PS.BCST (AX)(R8*1), Z8, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z8, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z8, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z8, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z8, Z4
+	VFMADD231PS.BCST 20(AX)(R8*1), Z8, Z5
+	VFMADD231PS.BCST 24(AX)(R8*1), Z8, Z6
+	VFMADD231PS.BCST 28(AX)(R8*1), Z8, Z7
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VPMOVZXWD        (CX), Z8
 	VPSLLD           $0x10, Z8, Z8
 	VFMADD231PS.BCST (AX), Z8, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z8, Z1
 	VFMADD231PS.BCST 8(AX), Z8, Z2
 	VFMADD231PS.BCST 12(AX), Z8, Z3
@@ -13860,24 +9975,25 @@ narrow_single:
 	VFMADD231PS.BCST 24(AX), Z8, Z6
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 28(AX), Z8, Z7
-	ADDQ             $+32, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z8
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+68(FP), X9
+	VUCOMISS     beta+92(FP), X9
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z9
+	VBROADCASTSS beta+92(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -13976,381 +10092,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
-
-	// 8×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	VXORPS Z12, Z12, Z12
-	VXORPS Y13, Y13, Y13
-	VXORPS Z14, Z14, Z14
-	VXORPS Y15, Y15, Y15
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VPMOVZXWD    (CX), Z16
-	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    32(CX), Y17
-	VPSLLD       $0x10, Y17, Y17
-	VBROADCASTSS (AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 8(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 12(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 16(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 20(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 24(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 28(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	VPMOVZXWD    64(CX), Z16
-	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    96(CX), Y17
-	VPSLLD       $0x10, Y17, Y17
-	VBROADCASTSS 32(AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 36(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 40(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 44(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 48(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 52(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 56(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	VBROADCASTSS 60(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	VPMOVZXWD    128(CX), Z16
-	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    160(CX), Y17
-	VPSLLD       $0x10, Y17, Y17
-	VBROADCASTSS 64(AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 68(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 72(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 76(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 80(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 84(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 88(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	PREFETCHT0   576(AX)
-	VBROADCASTSS 92(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	VPMOVZXWD    192(CX), Z16
-	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    224(CX), Y17
-	VPSLLD       $0x10, Y17, Y17
-	VBROADCASTSS 96(AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 100(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 104(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 108(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 112(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 116(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 120(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	VBROADCASTSS 124(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	ADDQ         $+128, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VPMOVZXWD    (CX), Z16
-	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    32(CX), Y17
-	VPSLLD       $0x10, Y17, Y17
-	VBROADCASTSS (AX), Z18
-	VFMADD231PS  Z16, Z18, Z0
-	VFMADD231PS  Y17, Y18, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z18
-	VFMADD231PS  Z16, Z18, Z2
-	VFMADD231PS  Y17, Y18, Y3
-	VBROADCASTSS 8(AX), Z18
-	VFMADD231PS  Z16, Z18, Z4
-	VFMADD231PS  Y17, Y18, Y5
-	VBROADCASTSS 12(AX), Z18
-	VFMADD231PS  Z16, Z18, Z6
-	VFMADD231PS  Y17, Y18, Y7
-	VBROADCASTSS 16(AX), Z18
-	VFMADD231PS  Z16, Z18, Z8
-	VFMADD231PS  Y17, Y18, Y9
-	VBROADCASTSS 20(AX), Z18
-	VFMADD231PS  Z16, Z18, Z10
-	VFMADD231PS  Y17, Y18, Y11
-	VBROADCASTSS 24(AX), Z18
-	VFMADD231PS  Z16, Z18, Z12
-	VFMADD231PS  Y17, Y18, Y13
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 28(AX), Z18
-	VFMADD231PS  Z16, Z18, Z14
-	VFMADD231PS  Y17, Y18, Y15
-	ADDQ         $+32, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z16
-	VXORPS       X17, X17, X17
-	VUCOMISS     beta+68(FP), X17
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z17
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z0, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y1, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z2, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y3, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z4, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y5, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z6, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y7, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z8, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y9, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z10, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y11, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z12, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y13, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z18
-	VMULPS       Z17, Z18, Z18
-	VFMADD231PS  Z16, Z14, Z18
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y17, Y0, Y0
-	VFMADD231PS  Y16, Y15, Y0
-	VMOVUPS      Z18, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z16, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y16, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y16, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y16, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y16, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y16, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y16, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Y16, Y13, Y13
-	VMOVUPS Y13, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z16, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Y16, Y15, Y15
-	VMOVUPS Y15, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -14358,14 +10101,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+8, R12, R14
+	ADDQ   R11, R14
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -14384,10 +10136,10 @@ wide:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -14398,7 +10150,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -14421,110 +10173,109 @@ wide_unrolled:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VPMOVZXWD    64(CX), Z16
+	VPMOVZXWD    (CX)(SI*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    96(CX), Z17
+	VPMOVZXWD    32(CX)(SI*1), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VBROADCASTSS 32(AX), Z18
+	VBROADCASTSS (AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 36(AX), Z18
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 40(AX), Z18
+	VBROADCASTSS 8(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 44(AX), Z18
+	VBROADCASTSS 12(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 48(AX), Z18
+	VBROADCASTSS 16(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 52(AX), Z18
+	VBROADCASTSS 20(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 56(AX), Z18
+	VBROADCASTSS 24(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 60(AX), Z18
+	VBROADCASTSS 28(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VPMOVZXWD    128(CX), Z16
+	VPMOVZXWD    (CX)(SI*2), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    160(CX), Z17
+	VPMOVZXWD    32(CX)(SI*2), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VBROADCASTSS 64(AX), Z18
+	VBROADCASTSS (AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 68(AX), Z18
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 72(AX), Z18
+	VBROADCASTSS 8(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 76(AX), Z18
+	VBROADCASTSS 12(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 80(AX), Z18
+	VBROADCASTSS 16(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 84(AX), Z18
+	VBROADCASTSS 20(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 88(AX), Z18
+	VBROADCASTSS 24(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	PREFETCHT0   576(AX)
-	VBROADCASTSS 92(AX), Z18
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 28(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VPMOVZXWD    192(CX), Z16
+	VPMOVZXWD    (CX)(R9*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    224(CX), Z17
+	VPMOVZXWD    32(CX)(R9*1), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VBROADCASTSS 96(AX), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 100(AX), Z18
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 104(AX), Z18
+	VBROADCASTSS 8(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 108(AX), Z18
+	VBROADCASTSS 12(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 112(AX), Z18
+	VBROADCASTSS 16(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 116(AX), Z18
+	VBROADCASTSS 20(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 120(AX), Z18
+	VBROADCASTSS 24(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 124(AX), Z18
+	VBROADCASTSS 28(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+128, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -14535,7 +10286,7 @@ wide_single:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -14558,24 +10309,25 @@ wide_single:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+32, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z16
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+68(FP), X17
+	VUCOMISS     beta+92(FP), X17
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z17
+	VBROADCASTSS beta+92(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -14724,14 +10476,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+8, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+8, R12, R14
+	ADDQ   R11, R14
 
 	// 8×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -14750,10 +10511,10 @@ whole:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -14764,7 +10525,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -14787,110 +10548,109 @@ whole_unrolled:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VPMOVZXWD    64(CX), Z16
+	VPMOVZXWD    (CX)(SI*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    96(CX), Z17
+	VPMOVZXWD    32(CX)(SI*1), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VBROADCASTSS 32(AX), Z18
+	VBROADCASTSS (AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 36(AX), Z18
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 40(AX), Z18
+	VBROADCASTSS 8(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 44(AX), Z18
+	VBROADCASTSS 12(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 48(AX), Z18
+	VBROADCASTSS 16(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 52(AX), Z18
+	VBROADCASTSS 20(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 56(AX), Z18
+	VBROADCASTSS 24(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 60(AX), Z18
+	VBROADCASTSS 28(AX)(BX*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VPMOVZXWD    128(CX), Z16
+	VPMOVZXWD    (CX)(SI*2), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    160(CX), Z17
+	VPMOVZXWD    32(CX)(SI*2), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VBROADCASTSS 64(AX), Z18
+	VBROADCASTSS (AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 68(AX), Z18
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 72(AX), Z18
+	VBROADCASTSS 8(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 76(AX), Z18
+	VBROADCASTSS 12(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 80(AX), Z18
+	VBROADCASTSS 16(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 84(AX), Z18
+	VBROADCASTSS 20(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 88(AX), Z18
+	VBROADCASTSS 24(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	PREFETCHT0   576(AX)
-	VBROADCASTSS 92(AX), Z18
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 28(AX)(BX*2), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	VPMOVZXWD    192(CX), Z16
+	VPMOVZXWD    (CX)(R9*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    224(CX), Z17
+	VPMOVZXWD    32(CX)(R9*1), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VBROADCASTSS 96(AX), Z18
+	VBROADCASTSS (AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 100(AX), Z18
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
-	VBROADCASTSS 104(AX), Z18
+	VBROADCASTSS 8(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z4
 	VFMADD231PS  Z17, Z18, Z5
-	VBROADCASTSS 108(AX), Z18
+	VBROADCASTSS 12(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z6
 	VFMADD231PS  Z17, Z18, Z7
-	VBROADCASTSS 112(AX), Z18
+	VBROADCASTSS 16(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z8
 	VFMADD231PS  Z17, Z18, Z9
-	VBROADCASTSS 116(AX), Z18
+	VBROADCASTSS 20(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z10
 	VFMADD231PS  Z17, Z18, Z11
-	VBROADCASTSS 120(AX), Z18
+	VBROADCASTSS 24(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z12
 	VFMADD231PS  Z17, Z18, Z13
-	VBROADCASTSS 124(AX), Z18
+	VBROADCASTSS 28(AX)(R8*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+128, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -14901,7 +10661,7 @@ whole_single:
 	VBROADCASTSS (AX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z18
 	VFMADD231PS  Z16, Z18, Z2
 	VFMADD231PS  Z17, Z18, Z3
@@ -14924,24 +10684,25 @@ whole_single:
 	VBROADCASTSS 28(AX), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $+32, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z16
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+68(FP), X17
+	VUCOMISS     beta+92(FP), X17
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z17
+	VBROADCASTSS beta+92(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -15088,295 +10849,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512x10(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512x10(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenBF16F32AVX512x10(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenBF16F32AVX512x10(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
-
-	// 10×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VPMOVZXWD        (CX), Y10
-	VPSLLD           $0x10, Y10, Y10
-	VFMADD231PS.BCST (AX), Y10, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y10, Y1
-	VFMADD231PS.BCST 8(AX), Y10, Y2
-	VFMADD231PS.BCST 12(AX), Y10, Y3
-	VFMADD231PS.BCST 16(AX), Y10, Y4
-	VFMADD231PS.BCST 20(AX), Y10, Y5
-	VFMADD231PS.BCST 24(AX), Y10, Y6
-	VFMADD231PS.BCST 28(AX), Y10, Y7
-	VFMADD231PS.BCST 32(AX), Y10, Y8
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 36(AX), Y10, Y9
-	VPMOVZXWD        64(CX), Y10
-	VPSLLD           $0x10, Y10, Y10
-	VFMADD231PS.BCST 40(AX), Y10, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 44(AX), Y10, Y1
-	VFMADD231PS.BCST 48(AX), Y10, Y2
-	VFMADD231PS.BCST 52(AX), Y10, Y3
-	VFMADD231PS.BCST 56(AX), Y10, Y4
-	VFMADD231PS.BCST 60(AX), Y10, Y5
-	VFMADD231PS.BCST 64(AX), Y10, Y6
-	VFMADD231PS.BCST 68(AX), Y10, Y7
-	VFMADD231PS.BCST 72(AX), Y10, Y8
-	VFMADD231PS.BCST 76(AX), Y10, Y9
-	VPMOVZXWD        128(CX), Y10
-	VPSLLD           $0x10, Y10, Y10
-	VFMADD231PS.BCST 80(AX), Y10, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 84(AX), Y10, Y1
-	VFMADD231PS.BCST 88(AX), Y10, Y2
-	VFMADD231PS.BCST 92(AX), Y10, Y3
-	VFMADD231PS.BCST 96(AX), Y10, Y4
-	VFMADD231PS.BCST 100(AX), Y10, Y5
-	VFMADD231PS.BCST 104(AX), Y10, Y6
-	VFMADD231PS.BCST 108(AX), Y10, Y7
-	VFMADD231PS.BCST 112(AX), Y10, Y8
-	PREFETCHT0       592(AX)
-	VFMADD231PS.BCST 116(AX), Y10, Y9
-	VPMOVZXWD        192(CX), Y10
-	VPSLLD           $0x10, Y10, Y10
-	VFMADD231PS.BCST 120(AX), Y10, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 124(AX), Y10, Y1
-	VFMADD231PS.BCST 128(AX), Y10, Y2
-	VFMADD231PS.BCST 132(AX), Y10, Y3
-	VFMADD231PS.BCST 136(AX), Y10, Y4
-	VFMADD231PS.BCST 140(AX), Y10, Y5
-	VFMADD231PS.BCST 144(AX), Y10, Y6
-	VFMADD231PS.BCST 148(AX), Y10, Y7
-	VFMADD231PS.BCST 152(AX), Y10, Y8
-	VFMADD231PS.BCST 156(AX), Y10, Y9
-	ADDQ             $+160, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VPMOVZXWD        (CX), Y10
-	VPSLLD           $0x10, Y10, Y10
-	VFMADD231PS.BCST (AX), Y10, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y10, Y1
-	VFMADD231PS.BCST 8(AX), Y10, Y2
-	VFMADD231PS.BCST 12(AX), Y10, Y3
-	VFMADD231PS.BCST 16(AX), Y10, Y4
-	VFMADD231PS.BCST 20(AX), Y10, Y5
-	VFMADD231PS.BCST 24(AX), Y10, Y6
-	VFMADD231PS.BCST 28(AX), Y10, Y7
-	VFMADD231PS.BCST 32(AX), Y10, Y8
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 36(AX), Y10, Y9
-	ADDQ             $+40, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z10
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+68(FP), X11
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z11
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y0, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y1, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y2, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y3, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y4, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y5, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y6, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y7, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y8, Y12
-	VMOVUPS      Y12, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y9, Y12
-	VMOVUPS      Y12, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y10, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y6, Y6
-	VMOVUPS Y6, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y7, Y7
-	VMOVUPS Y7, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y8, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y10, Y9, Y9
-	VMOVUPS Y9, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+10, R12, R14
+	ADDQ   R11, R14
 
 	// 10×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -15389,17 +10893,17 @@ narrow:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VPMOVZXWD        (CX), Z10
 	VPSLLD           $0x10, Z10, Z10
 	VFMADD231PS.BCST (AX), Z10, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z10, Z1
 	VFMADD231PS.BCST 8(AX), Z10, Z2
 	VFMADD231PS.BCST 12(AX), Z10, Z3
@@ -15410,69 +10914,68 @@ narrow_unrolled:
 	VFMADD231PS.BCST 32(AX), Z10, Z8
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 36(AX), Z10, Z9
-	VPMOVZXWD        64(CX), Z10
+	VPMOVZXWD        (CX)(SI*1), Z10
 	VPSLLD           $0x10, Z10, Z10
-	VFMADD231PS.BCST 40(AX), Z10, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 44(AX), Z10, Z1
-	VFMADD231PS.BCST 48(AX), Z10, Z2
-	VFMADD231PS.BCST 52(AX), Z10, Z3
-	VFMADD231PS.BCST 56(AX), Z10, Z4
-	VFMADD231PS.BCST 60(AX), Z10, Z5
-	VFMADD231PS.BCST 64(AX), Z10, Z6
-	VFMADD231PS.BCST 68(AX), Z10, Z7
-	VFMADD231PS.BCST 72(AX), Z10, Z8
-	VFMADD231PS.BCST 76(AX), Z10, Z9
-	VPMOVZXWD        128(CX), Z10
+	VFMADD231PS.BCST (AX)(BX*1), Z10, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z10, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z10, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z10, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z10, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z10, Z5
+	VFMADD231PS.BCST 24(AX)(BX*1), Z10, Z6
+	VFMADD231PS.BCST 28(AX)(BX*1), Z10, Z7
+	VFMADD231PS.BCST 32(AX)(BX*1), Z10, Z8
+	VFMADD231PS.BCST 36(AX)(BX*1), Z10, Z9
+	VPMOVZXWD        (CX)(SI*2), Z10
 	VPSLLD           $0x10, Z10, Z10
-	VFMADD231PS.BCST 80(AX), Z10, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 84(AX), Z10, Z1
-	VFMADD231PS.BCST 88(AX), Z10, Z2
-	VFMADD231PS.BCST 92(AX), Z10, Z3
-	VFMADD231PS.BCST 96(AX), Z10, Z4
-	VFMADD231PS.BCST 100(AX), Z10, Z5
-	VFMADD231PS.BCST 104(AX), Z10, Z6
-	VFMADD231PS.BCST 108(AX), Z10, Z7
-	VFMADD231PS.BCST 112(AX), Z10, Z8
-	PREFETCHT0       592(AX)
-	VFMADD231PS.BCST 116(AX), Z10, Z9
-	VPMOVZXWD        192(CX), Z10
+	VFMADD231PS.BCST (AX)(BX*2), Z10, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z10, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z10, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z10, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z10, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z10, Z5
+	VFMADD231PS.BCST 24(AX)(BX*2), Z10, Z6
+	VFMADD231PS.BCST 28(AX)(BX*2), Z10, Z7
+	VFMADD231PS.BCST 32(AX)(BX*2), Z10, Z8
+	PREFETCHT0       512(AX)(BX*2)
+	VFMADD231PS.BCST 36(AX)(BX*2), Z10, Z9
+	VPMOVZXWD        (CX)(R9*1), Z10
 	VPSLLD           $0x10, Z10, Z10
-	VFMADD231PS.BCST 120(AX), Z10, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 124(AX), Z10, Z1
-	VFMADD231PS.BCST 128(AX), Z10, Z2
-	VFMADD231PS.BCST 132(AX), Z10, Z3
-	VFMADD231PS.BCST 136(AX), Z10, Z4
-	VFMADD231PS.BCST 140(AX), Z10, Z5
-	VFMADD231PS.BCST 144(AX), Z10, Z6
-	VFMADD231PS.BCST 148(AX), Z10, Z7
-	VFMADD231PS.BCST 152(AX), Z10, Z8
-	VFMADD231PS.BCST 156(AX), Z10, Z9
-	ADDQ             $+160, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VFMADD231PS.BCST (AX)(R8*1), Z10, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z10, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z10, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z10, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z10, Z4
+	VFMADD231PS.BCST 20(AX)(R8*1), Z10, Z5
+	VFMADD231PS.BCST 24(AX)(R8*1), Z10, Z6
+	VFMADD231PS.BCST 28(AX)(R8*1), Z10, Z7
+	VFMADD231PS.BCST 32(AX)(R8*1), Z10, Z8
+	VFMADD231PS.BCST 36(AX)(R8*1), Z10, Z9
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VPMOVZXWD        (CX), Z10
 	VPSLLD           $0x10, Z10, Z10
 	VFMADD231PS.BCST (AX), Z10, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z10, Z1
 	VFMADD231PS.BCST 8(AX), Z10, Z2
 	VFMADD231PS.BCST 12(AX), Z10, Z3
@@ -15483,24 +10986,25 @@ narrow_single:
 	VFMADD231PS.BCST 32(AX), Z10, Z8
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 36(AX), Z10, Z9
-	ADDQ             $+40, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z10
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+68(FP), X11
+	VUCOMISS     beta+92(FP), X11
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z11
+	VBROADCASTSS beta+92(FP), Z11
 	VMOVUPS.Z    (AX), K1, Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -15623,451 +11127,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
-
-	// 10×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	VXORPS Z12, Z12, Z12
-	VXORPS Y13, Y13, Y13
-	VXORPS Z14, Z14, Z14
-	VXORPS Y15, Y15, Y15
-	VXORPS Z16, Z16, Z16
-	VXORPS Y17, Y17, Y17
-	VXORPS Z18, Z18, Z18
-	VXORPS Y19, Y19, Y19
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VPMOVZXWD    (CX), Z20
-	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    32(CX), Y21
-	VPSLLD       $0x10, Y21, Y21
-	VBROADCASTSS (AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 8(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 12(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 16(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 20(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 24(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 28(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 32(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 36(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	VPMOVZXWD    64(CX), Z20
-	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    96(CX), Y21
-	VPSLLD       $0x10, Y21, Y21
-	VBROADCASTSS 40(AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 44(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 48(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 52(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 56(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 60(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 64(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 68(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 72(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	VBROADCASTSS 76(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	VPMOVZXWD    128(CX), Z20
-	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    160(CX), Y21
-	VPSLLD       $0x10, Y21, Y21
-	VBROADCASTSS 80(AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 84(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 88(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 92(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 96(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 100(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 104(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 108(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 112(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	PREFETCHT0   592(AX)
-	VBROADCASTSS 116(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	VPMOVZXWD    192(CX), Z20
-	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    224(CX), Y21
-	VPSLLD       $0x10, Y21, Y21
-	VBROADCASTSS 120(AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 124(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 128(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 132(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 136(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 140(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 144(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 148(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 152(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	VBROADCASTSS 156(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	ADDQ         $+160, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VPMOVZXWD    (CX), Z20
-	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    32(CX), Y21
-	VPSLLD       $0x10, Y21, Y21
-	VBROADCASTSS (AX), Z22
-	VFMADD231PS  Z20, Z22, Z0
-	VFMADD231PS  Y21, Y22, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z22
-	VFMADD231PS  Z20, Z22, Z2
-	VFMADD231PS  Y21, Y22, Y3
-	VBROADCASTSS 8(AX), Z22
-	VFMADD231PS  Z20, Z22, Z4
-	VFMADD231PS  Y21, Y22, Y5
-	VBROADCASTSS 12(AX), Z22
-	VFMADD231PS  Z20, Z22, Z6
-	VFMADD231PS  Y21, Y22, Y7
-	VBROADCASTSS 16(AX), Z22
-	VFMADD231PS  Z20, Z22, Z8
-	VFMADD231PS  Y21, Y22, Y9
-	VBROADCASTSS 20(AX), Z22
-	VFMADD231PS  Z20, Z22, Z10
-	VFMADD231PS  Y21, Y22, Y11
-	VBROADCASTSS 24(AX), Z22
-	VFMADD231PS  Z20, Z22, Z12
-	VFMADD231PS  Y21, Y22, Y13
-	VBROADCASTSS 28(AX), Z22
-	VFMADD231PS  Z20, Z22, Z14
-	VFMADD231PS  Y21, Y22, Y15
-	VBROADCASTSS 32(AX), Z22
-	VFMADD231PS  Z20, Z22, Z16
-	VFMADD231PS  Y21, Y22, Y17
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 36(AX), Z22
-	VFMADD231PS  Z20, Z22, Z18
-	VFMADD231PS  Y21, Y22, Y19
-	ADDQ         $+40, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z20
-	VXORPS       X21, X21, X21
-	VUCOMISS     beta+68(FP), X21
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z21
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z0, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y1, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z2, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y3, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z4, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y5, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z6, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y7, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z8, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y9, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z10, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y11, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z12, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y13, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z14, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y15, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z16, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y17, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z22
-	VMULPS       Z21, Z22, Z22
-	VFMADD231PS  Z20, Z18, Z22
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y21, Y0, Y0
-	VFMADD231PS  Y20, Y19, Y0
-	VMOVUPS      Z22, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z20, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y20, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y20, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y20, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y20, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y20, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y20, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Y20, Y13, Y13
-	VMOVUPS Y13, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Y20, Y15, Y15
-	VMOVUPS Y15, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z16, Z16
-	VMOVUPS Z16, (AX)
-	VMULPS  Y20, Y17, Y17
-	VMOVUPS Y17, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z20, Z18, Z18
-	VMOVUPS Z18, (AX)
-	VMULPS  Y20, Y19, Y19
-	VMOVUPS Y19, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -16075,14 +11136,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+10, R12, R14
+	ADDQ   R11, R14
 
 	// 10×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -16105,10 +11175,10 @@ wide:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -16119,7 +11189,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -16148,128 +11218,127 @@ wide_unrolled:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VPMOVZXWD    64(CX), Z20
+	VPMOVZXWD    (CX)(SI*1), Z20
 	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    96(CX), Z21
+	VPMOVZXWD    32(CX)(SI*1), Z21
 	VPSLLD       $0x10, Z21, Z21
-	VBROADCASTSS 40(AX), Z22
+	VBROADCASTSS (AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 44(AX), Z22
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 48(AX), Z22
+	VBROADCASTSS 8(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 52(AX), Z22
+	VBROADCASTSS 12(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 56(AX), Z22
+	VBROADCASTSS 16(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 60(AX), Z22
+	VBROADCASTSS 20(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 64(AX), Z22
+	VBROADCASTSS 24(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 68(AX), Z22
+	VBROADCASTSS 28(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 72(AX), Z22
+	VBROADCASTSS 32(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 76(AX), Z22
+	VBROADCASTSS 36(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VPMOVZXWD    128(CX), Z20
+	VPMOVZXWD    (CX)(SI*2), Z20
 	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    160(CX), Z21
+	VPMOVZXWD    32(CX)(SI*2), Z21
 	VPSLLD       $0x10, Z21, Z21
-	VBROADCASTSS 80(AX), Z22
+	VBROADCASTSS (AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 84(AX), Z22
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 88(AX), Z22
+	VBROADCASTSS 8(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 92(AX), Z22
+	VBROADCASTSS 12(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 96(AX), Z22
+	VBROADCASTSS 16(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 100(AX), Z22
+	VBROADCASTSS 20(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 104(AX), Z22
+	VBROADCASTSS 24(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 108(AX), Z22
+	VBROADCASTSS 28(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 112(AX), Z22
+	VBROADCASTSS 32(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	PREFETCHT0   592(AX)
-	VBROADCASTSS 116(AX), Z22
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 36(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VPMOVZXWD    192(CX), Z20
+	VPMOVZXWD    (CX)(R9*1), Z20
 	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    224(CX), Z21
+	VPMOVZXWD    32(CX)(R9*1), Z21
 	VPSLLD       $0x10, Z21, Z21
-	VBROADCASTSS 120(AX), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 124(AX), Z22
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 128(AX), Z22
+	VBROADCASTSS 8(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 132(AX), Z22
+	VBROADCASTSS 12(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 136(AX), Z22
+	VBROADCASTSS 16(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 140(AX), Z22
+	VBROADCASTSS 20(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 144(AX), Z22
+	VBROADCASTSS 24(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 148(AX), Z22
+	VBROADCASTSS 28(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 152(AX), Z22
+	VBROADCASTSS 32(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 156(AX), Z22
+	VBROADCASTSS 36(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+160, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -16280,7 +11349,7 @@ wide_single:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -16309,24 +11378,25 @@ wide_single:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+40, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z20
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+68(FP), X21
+	VUCOMISS     beta+92(FP), X21
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z21
+	VBROADCASTSS beta+92(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -16511,14 +11581,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+10, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+10, R12, R14
+	ADDQ   R11, R14
 
 	// 10×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -16541,10 +11620,10 @@ whole:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -16555,7 +11634,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -16584,128 +11663,127 @@ whole_unrolled:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VPMOVZXWD    64(CX), Z20
+	VPMOVZXWD    (CX)(SI*1), Z20
 	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    96(CX), Z21
+	VPMOVZXWD    32(CX)(SI*1), Z21
 	VPSLLD       $0x10, Z21, Z21
-	VBROADCASTSS 40(AX), Z22
+	VBROADCASTSS (AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 44(AX), Z22
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 48(AX), Z22
+	VBROADCASTSS 8(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 52(AX), Z22
+	VBROADCASTSS 12(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 56(AX), Z22
+	VBROADCASTSS 16(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 60(AX), Z22
+	VBROADCASTSS 20(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 64(AX), Z22
+	VBROADCASTSS 24(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 68(AX), Z22
+	VBROADCASTSS 28(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 72(AX), Z22
+	VBROADCASTSS 32(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 76(AX), Z22
+	VBROADCASTSS 36(AX)(BX*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VPMOVZXWD    128(CX), Z20
+	VPMOVZXWD    (CX)(SI*2), Z20
 	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    160(CX), Z21
+	VPMOVZXWD    32(CX)(SI*2), Z21
 	VPSLLD       $0x10, Z21, Z21
-	VBROADCASTSS 80(AX), Z22
+	VBROADCASTSS (AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 84(AX), Z22
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 88(AX), Z22
+	VBROADCASTSS 8(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 92(AX), Z22
+	VBROADCASTSS 12(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 96(AX), Z22
+	VBROADCASTSS 16(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 100(AX), Z22
+	VBROADCASTSS 20(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 104(AX), Z22
+	VBROADCASTSS 24(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 108(AX), Z22
+	VBROADCASTSS 28(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 112(AX), Z22
+	VBROADCASTSS 32(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	PREFETCHT0   592(AX)
-	VBROADCASTSS 116(AX), Z22
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 36(AX)(BX*2), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	VPMOVZXWD    192(CX), Z20
+	VPMOVZXWD    (CX)(R9*1), Z20
 	VPSLLD       $0x10, Z20, Z20
-	VPMOVZXWD    224(CX), Z21
+	VPMOVZXWD    32(CX)(R9*1), Z21
 	VPSLLD       $0x10, Z21, Z21
-	VBROADCASTSS 120(AX), Z22
+	VBROADCASTSS (AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 124(AX), Z22
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
-	VBROADCASTSS 128(AX), Z22
+	VBROADCASTSS 8(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z4
 	VFMADD231PS  Z21, Z22, Z5
-	VBROADCASTSS 132(AX), Z22
+	VBROADCASTSS 12(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z6
 	VFMADD231PS  Z21, Z22, Z7
-	VBROADCASTSS 136(AX), Z22
+	VBROADCASTSS 16(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z8
 	VFMADD231PS  Z21, Z22, Z9
-	VBROADCASTSS 140(AX), Z22
+	VBROADCASTSS 20(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z10
 	VFMADD231PS  Z21, Z22, Z11
-	VBROADCASTSS 144(AX), Z22
+	VBROADCASTSS 24(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z12
 	VFMADD231PS  Z21, Z22, Z13
-	VBROADCASTSS 148(AX), Z22
+	VBROADCASTSS 28(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z14
 	VFMADD231PS  Z21, Z22, Z15
-	VBROADCASTSS 152(AX), Z22
+	VBROADCASTSS 32(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z16
 	VFMADD231PS  Z21, Z22, Z17
-	VBROADCASTSS 156(AX), Z22
+	VBROADCASTSS 36(AX)(R8*1), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+160, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -16716,7 +11794,7 @@ whole_single:
 	VBROADCASTSS (AX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z22
 	VFMADD231PS  Z20, Z22, Z2
 	VFMADD231PS  Z21, Z22, Z3
@@ -16745,24 +11823,25 @@ whole_single:
 	VBROADCASTSS 36(AX), Z22
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
-	ADDQ         $+40, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z20
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+68(FP), X21
+	VUCOMISS     beta+92(FP), X21
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z21
+	VBROADCASTSS beta+92(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -16945,332 +12024,38 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func PackedBF16F32AVX512x12(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·PackedBF16F32AVX512x12(SB), NOSPLIT, $0-72
-	MOVQ   n+56(FP), AX
+// func WidenBF16F32AVX512x12(k int, a *float32, lda int, b *uint16, next *uint16, ldb int, ldn int, c *float32, ldc int, m int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·WidenBF16F32AVX512x12(SB), NOSPLIT, $8-96
+	MOVQ   n+80(FP), AX
 	CMPQ   AX, $+32
 	JGE    whole
-	CMPQ   AX, $+25
-	JGE    wide
 	CMPQ   AX, $+17
-	JGE    wide_half
-	CMPQ   AX, $+9
-	JGE    narrow
-	MOVQ   n+56(FP), AX
+	JGE    wide
+	MOVQ   n+80(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
 	SHLQ   CL, AX
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
-
-	// 12×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_half_unrolled_end
-
-narrow_half_unrolled:
-	VPMOVZXWD        (CX), Y12
-	VPSLLD           $0x10, Y12, Y12
-	VFMADD231PS.BCST (AX), Y12, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y12, Y1
-	VFMADD231PS.BCST 8(AX), Y12, Y2
-	VFMADD231PS.BCST 12(AX), Y12, Y3
-	VFMADD231PS.BCST 16(AX), Y12, Y4
-	VFMADD231PS.BCST 20(AX), Y12, Y5
-	VFMADD231PS.BCST 24(AX), Y12, Y6
-	VFMADD231PS.BCST 28(AX), Y12, Y7
-	VFMADD231PS.BCST 32(AX), Y12, Y8
-	VFMADD231PS.BCST 36(AX), Y12, Y9
-	VFMADD231PS.BCST 40(AX), Y12, Y10
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 44(AX), Y12, Y11
-	VPMOVZXWD        64(CX), Y12
-	VPSLLD           $0x10, Y12, Y12
-	VFMADD231PS.BCST 48(AX), Y12, Y0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 52(AX), Y12, Y1
-	VFMADD231PS.BCST 56(AX), Y12, Y2
-	VFMADD231PS.BCST 60(AX), Y12, Y3
-	VFMADD231PS.BCST 64(AX), Y12, Y4
-	VFMADD231PS.BCST 68(AX), Y12, Y5
-	VFMADD231PS.BCST 72(AX), Y12, Y6
-	VFMADD231PS.BCST 76(AX), Y12, Y7
-	VFMADD231PS.BCST 80(AX), Y12, Y8
-	VFMADD231PS.BCST 84(AX), Y12, Y9
-	VFMADD231PS.BCST 88(AX), Y12, Y10
-	VFMADD231PS.BCST 92(AX), Y12, Y11
-	VPMOVZXWD        128(CX), Y12
-	VPSLLD           $0x10, Y12, Y12
-	VFMADD231PS.BCST 96(AX), Y12, Y0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 100(AX), Y12, Y1
-	VFMADD231PS.BCST 104(AX), Y12, Y2
-	VFMADD231PS.BCST 108(AX), Y12, Y3
-	VFMADD231PS.BCST 112(AX), Y12, Y4
-	VFMADD231PS.BCST 116(AX), Y12, Y5
-	VFMADD231PS.BCST 120(AX), Y12, Y6
-	VFMADD231PS.BCST 124(AX), Y12, Y7
-	VFMADD231PS.BCST 128(AX), Y12, Y8
-	VFMADD231PS.BCST 132(AX), Y12, Y9
-	VFMADD231PS.BCST 136(AX), Y12, Y10
-	PREFETCHT0       608(AX)
-	VFMADD231PS.BCST 140(AX), Y12, Y11
-	VPMOVZXWD        192(CX), Y12
-	VPSLLD           $0x10, Y12, Y12
-	VFMADD231PS.BCST 144(AX), Y12, Y0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 148(AX), Y12, Y1
-	VFMADD231PS.BCST 152(AX), Y12, Y2
-	VFMADD231PS.BCST 156(AX), Y12, Y3
-	VFMADD231PS.BCST 160(AX), Y12, Y4
-	VFMADD231PS.BCST 164(AX), Y12, Y5
-	VFMADD231PS.BCST 168(AX), Y12, Y6
-	VFMADD231PS.BCST 172(AX), Y12, Y7
-	VFMADD231PS.BCST 176(AX), Y12, Y8
-	VFMADD231PS.BCST 180(AX), Y12, Y9
-	VFMADD231PS.BCST 184(AX), Y12, Y10
-	PREFETCHT0       656(AX)
-	VFMADD231PS.BCST 188(AX), Y12, Y11
-	ADDQ             $+192, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
-	JNZ              narrow_half_unrolled
-
-narrow_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_half_single_end
-
-narrow_half_single:
-	VPMOVZXWD        (CX), Y12
-	VPSLLD           $0x10, Y12, Y12
-	VFMADD231PS.BCST (AX), Y12, Y0
-	PREFETCHT0       256(CX)
-	VFMADD231PS.BCST 4(AX), Y12, Y1
-	VFMADD231PS.BCST 8(AX), Y12, Y2
-	VFMADD231PS.BCST 12(AX), Y12, Y3
-	VFMADD231PS.BCST 16(AX), Y12, Y4
-	VFMADD231PS.BCST 20(AX), Y12, Y5
-	VFMADD231PS.BCST 24(AX), Y12, Y6
-	VFMADD231PS.BCST 28(AX), Y12, Y7
-	VFMADD231PS.BCST 32(AX), Y12, Y8
-	VFMADD231PS.BCST 36(AX), Y12, Y9
-	VFMADD231PS.BCST 40(AX), Y12, Y10
-	PREFETCHT0       512(AX)
-	VFMADD231PS.BCST 44(AX), Y12, Y11
-	ADDQ             $+48, AX
-	ADDQ             $+64, CX
-	DECQ             R9
-	JNZ              narrow_half_single
-
-narrow_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
-	JNE          narrow_half_overwrite_not
-	JPC          narrow_half_overwrite
-
-narrow_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y0, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y1, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y2, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y3, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y4, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y5, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y6, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y7, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y8, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y9, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y10, Y14
-	VMOVUPS      Y14, K1, (AX)
-	DECQ         DX
-	JZ           narrow_half_done
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y11, Y14
-	VMOVUPS      Y14, K1, (AX)
-	JMP          narrow_half_done
-
-narrow_half_overwrite:
-	VMULPS  Y12, Y0, Y0
-	VMOVUPS Y0, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y1, Y1
-	VMOVUPS Y1, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y2, Y2
-	VMOVUPS Y2, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y3, Y3
-	VMOVUPS Y3, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y4, Y4
-	VMOVUPS Y4, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y5, Y5
-	VMOVUPS Y5, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y6, Y6
-	VMOVUPS Y6, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y7, Y7
-	VMOVUPS Y7, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y8, Y8
-	VMOVUPS Y8, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y9, Y9
-	VMOVUPS Y9, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y10, Y10
-	VMOVUPS Y10, K1, (AX)
-	DECQ    DX
-	JZ      narrow_half_done
-	ADDQ    CX, AX
-	VMULPS  Y12, Y11, Y11
-	VMOVUPS Y11, K1, (AX)
-
-narrow_half_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ   n+56(FP), AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+12, R12, R14
+	ADDQ   R11, R14
 
 	// 12×16 sums.
 	VXORPS Z0, Z0, Z0
@@ -17285,17 +12070,17 @@ narrow:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     narrow_unrolled_end
 
 narrow_unrolled:
 	VPMOVZXWD        (CX), Z12
 	VPSLLD           $0x10, Z12, Z12
 	VFMADD231PS.BCST (AX), Z12, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
 	VFMADD231PS.BCST 12(AX), Z12, Z3
@@ -17308,76 +12093,75 @@ narrow_unrolled:
 	VFMADD231PS.BCST 40(AX), Z12, Z10
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 44(AX), Z12, Z11
-	VPMOVZXWD        64(CX), Z12
+	VPMOVZXWD        (CX)(SI*1), Z12
 	VPSLLD           $0x10, Z12, Z12
-	VFMADD231PS.BCST 48(AX), Z12, Z0
-	PREFETCHT0       320(CX)
-	VFMADD231PS.BCST 52(AX), Z12, Z1
-	VFMADD231PS.BCST 56(AX), Z12, Z2
-	VFMADD231PS.BCST 60(AX), Z12, Z3
-	VFMADD231PS.BCST 64(AX), Z12, Z4
-	VFMADD231PS.BCST 68(AX), Z12, Z5
-	VFMADD231PS.BCST 72(AX), Z12, Z6
-	VFMADD231PS.BCST 76(AX), Z12, Z7
-	VFMADD231PS.BCST 80(AX), Z12, Z8
-	VFMADD231PS.BCST 84(AX), Z12, Z9
-	VFMADD231PS.BCST 88(AX), Z12, Z10
-	VFMADD231PS.BCST 92(AX), Z12, Z11
-	VPMOVZXWD        128(CX), Z12
+	VFMADD231PS.BCST (AX)(BX*1), Z12, Z0
+	PREFETCHT0       (DX)(DI*1)
+	VFMADD231PS.BCST 4(AX)(BX*1), Z12, Z1
+	VFMADD231PS.BCST 8(AX)(BX*1), Z12, Z2
+	VFMADD231PS.BCST 12(AX)(BX*1), Z12, Z3
+	VFMADD231PS.BCST 16(AX)(BX*1), Z12, Z4
+	VFMADD231PS.BCST 20(AX)(BX*1), Z12, Z5
+	VFMADD231PS.BCST 24(AX)(BX*1), Z12, Z6
+	VFMADD231PS.BCST 28(AX)(BX*1), Z12, Z7
+	VFMADD231PS.BCST 32(AX)(BX*1), Z12, Z8
+	VFMADD231PS.BCST 36(AX)(BX*1), Z12, Z9
+	VFMADD231PS.BCST 40(AX)(BX*1), Z12, Z10
+	VFMADD231PS.BCST 44(AX)(BX*1), Z12, Z11
+	VPMOVZXWD        (CX)(SI*2), Z12
 	VPSLLD           $0x10, Z12, Z12
-	VFMADD231PS.BCST 96(AX), Z12, Z0
-	PREFETCHT0       384(CX)
-	VFMADD231PS.BCST 100(AX), Z12, Z1
-	VFMADD231PS.BCST 104(AX), Z12, Z2
-	VFMADD231PS.BCST 108(AX), Z12, Z3
-	VFMADD231PS.BCST 112(AX), Z12, Z4
-	VFMADD231PS.BCST 116(AX), Z12, Z5
-	VFMADD231PS.BCST 120(AX), Z12, Z6
-	VFMADD231PS.BCST 124(AX), Z12, Z7
-	VFMADD231PS.BCST 128(AX), Z12, Z8
-	VFMADD231PS.BCST 132(AX), Z12, Z9
-	VFMADD231PS.BCST 136(AX), Z12, Z10
-	PREFETCHT0       608(AX)
-	VFMADD231PS.BCST 140(AX), Z12, Z11
-	VPMOVZXWD        192(CX), Z12
+	VFMADD231PS.BCST (AX)(BX*2), Z12, Z0
+	PREFETCHT0       (DX)(DI*2)
+	VFMADD231PS.BCST 4(AX)(BX*2), Z12, Z1
+	VFMADD231PS.BCST 8(AX)(BX*2), Z12, Z2
+	VFMADD231PS.BCST 12(AX)(BX*2), Z12, Z3
+	VFMADD231PS.BCST 16(AX)(BX*2), Z12, Z4
+	VFMADD231PS.BCST 20(AX)(BX*2), Z12, Z5
+	VFMADD231PS.BCST 24(AX)(BX*2), Z12, Z6
+	VFMADD231PS.BCST 28(AX)(BX*2), Z12, Z7
+	VFMADD231PS.BCST 32(AX)(BX*2), Z12, Z8
+	VFMADD231PS.BCST 36(AX)(BX*2), Z12, Z9
+	VFMADD231PS.BCST 40(AX)(BX*2), Z12, Z10
+	PREFETCHT0       512(AX)(BX*2)
+	VFMADD231PS.BCST 44(AX)(BX*2), Z12, Z11
+	VPMOVZXWD        (CX)(R9*1), Z12
 	VPSLLD           $0x10, Z12, Z12
-	VFMADD231PS.BCST 144(AX), Z12, Z0
-	PREFETCHT0       448(CX)
-	VFMADD231PS.BCST 148(AX), Z12, Z1
-	VFMADD231PS.BCST 152(AX), Z12, Z2
-	VFMADD231PS.BCST 156(AX), Z12, Z3
-	VFMADD231PS.BCST 160(AX), Z12, Z4
-	VFMADD231PS.BCST 164(AX), Z12, Z5
-	VFMADD231PS.BCST 168(AX), Z12, Z6
-	VFMADD231PS.BCST 172(AX), Z12, Z7
-	VFMADD231PS.BCST 176(AX), Z12, Z8
-	VFMADD231PS.BCST 180(AX), Z12, Z9
-	VFMADD231PS.BCST 184(AX), Z12, Z10
-	PREFETCHT0       656(AX)
-	VFMADD231PS.BCST 188(AX), Z12, Z11
-	ADDQ             $+192, AX
-	ADDQ             $+256, CX
-	PREFETCHT0       (DI)
-	PREFETCHT0       64(DI)
-	PREFETCHT0       127(DI)
-	ADDQ             SI, DI
-	CMPQ             DI, R8
-	CMOVQGE          BX, DI
-	PREFETCHT1       (DX)
-	ADDQ             $+64, DX
-	DECQ             R10
+	VFMADD231PS.BCST (AX)(R8*1), Z12, Z0
+	PREFETCHT0       (DX)(R10*1)
+	VFMADD231PS.BCST 4(AX)(R8*1), Z12, Z1
+	VFMADD231PS.BCST 8(AX)(R8*1), Z12, Z2
+	VFMADD231PS.BCST 12(AX)(R8*1), Z12, Z3
+	VFMADD231PS.BCST 16(AX)(R8*1), Z12, Z4
+	VFMADD231PS.BCST 20(AX)(R8*1), Z12, Z5
+	VFMADD231PS.BCST 24(AX)(R8*1), Z12, Z6
+	VFMADD231PS.BCST 28(AX)(R8*1), Z12, Z7
+	VFMADD231PS.BCST 32(AX)(R8*1), Z12, Z8
+	VFMADD231PS.BCST 36(AX)(R8*1), Z12, Z9
+	VFMADD231PS.BCST 40(AX)(R8*1), Z12, Z10
+	PREFETCHT0       512(AX)(R8*1)
+	VFMADD231PS.BCST 44(AX)(R8*1), Z12, Z11
+	LEAQ             (AX)(BX*4), AX
+	LEAQ             (CX)(SI*4), CX
+	LEAQ             (DX)(DI*4), DX
+	PREFETCHT0       (R13)
+	PREFETCHT0       64(R13)
+	PREFETCHT0       127(R13)
+	ADDQ             R12, R13
+	CMPQ             R13, R14
+	CMOVQGE          R11, R13
+	DECQ             BP
 	JNZ              narrow_unrolled
 
 narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    narrow_single_end
 
 narrow_single:
 	VPMOVZXWD        (CX), Z12
 	VPSLLD           $0x10, Z12, Z12
 	VFMADD231PS.BCST (AX), Z12, Z0
-	PREFETCHT0       256(CX)
+	PREFETCHT0       (DX)
 	VFMADD231PS.BCST 4(AX), Z12, Z1
 	VFMADD231PS.BCST 8(AX), Z12, Z2
 	VFMADD231PS.BCST 12(AX), Z12, Z3
@@ -17390,24 +12174,25 @@ narrow_single:
 	VFMADD231PS.BCST 40(AX), Z12, Z10
 	PREFETCHT0       512(AX)
 	VFMADD231PS.BCST 44(AX), Z12, Z11
-	ADDQ             $+48, AX
-	ADDQ             $+64, CX
-	DECQ             R9
+	LEAQ             (AX)(BX*1), AX
+	LEAQ             (CX)(SI*1), CX
+	LEAQ             (DX)(DI*1), DX
+	DECQ             R15
 	JNZ              narrow_single
 
 narrow_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z12
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+68(FP), X13
+	VUCOMISS     beta+92(FP), X13
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z13
+	VBROADCASTSS beta+92(FP), Z13
 	VMOVUPS.Z    (AX), K1, Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -17554,522 +12339,8 @@ narrow_done:
 	VZEROUPPER
 	RET
 
-wide_half:
-	MOVQ   n+56(FP), AX
-	SUBQ   $+16, AX
-	MOVQ   AX, CX
-	MOVQ   $+1, AX
-	SHLQ   CL, AX
-	DECQ   AX
-	KMOVW  AX, K1
-	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
-	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
-
-	// 12×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Y1, Y1, Y1
-	VXORPS Z2, Z2, Z2
-	VXORPS Y3, Y3, Y3
-	VXORPS Z4, Z4, Z4
-	VXORPS Y5, Y5, Y5
-	VXORPS Z6, Z6, Z6
-	VXORPS Y7, Y7, Y7
-	VXORPS Z8, Z8, Z8
-	VXORPS Y9, Y9, Y9
-	VXORPS Z10, Z10, Z10
-	VXORPS Y11, Y11, Y11
-	VXORPS Z12, Z12, Z12
-	VXORPS Y13, Y13, Y13
-	VXORPS Z14, Z14, Z14
-	VXORPS Y15, Y15, Y15
-	VXORPS Z16, Z16, Z16
-	VXORPS Y17, Y17, Y17
-	VXORPS Z18, Z18, Z18
-	VXORPS Y19, Y19, Y19
-	VXORPS Z20, Z20, Z20
-	VXORPS Y21, Y21, Y21
-	VXORPS Z22, Z22, Z22
-	VXORPS Y23, Y23, Y23
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_half_unrolled_end
-
-wide_half_unrolled:
-	VPMOVZXWD    (CX), Z24
-	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    32(CX), Y25
-	VPSLLD       $0x10, Y25, Y25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 8(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 12(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 16(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 20(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 24(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 28(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 32(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 36(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 40(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 44(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	VPMOVZXWD    64(CX), Z24
-	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    96(CX), Y25
-	VPSLLD       $0x10, Y25, Y25
-	VBROADCASTSS 48(AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 52(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 56(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 60(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 64(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 68(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 72(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 76(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 80(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 84(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 88(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	VBROADCASTSS 92(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	VPMOVZXWD    128(CX), Z24
-	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    160(CX), Y25
-	VPSLLD       $0x10, Y25, Y25
-	VBROADCASTSS 96(AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 100(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 104(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 108(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 112(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 116(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 120(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 124(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 128(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 132(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 136(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   608(AX)
-	VBROADCASTSS 140(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	VPMOVZXWD    192(CX), Z24
-	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    224(CX), Y25
-	VPSLLD       $0x10, Y25, Y25
-	VBROADCASTSS 144(AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 148(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 152(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 156(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 160(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 164(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 168(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 172(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 176(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 180(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 184(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   656(AX)
-	VBROADCASTSS 188(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_half_unrolled
-
-wide_half_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_half_single_end
-
-wide_half_single:
-	VPMOVZXWD    (CX), Z24
-	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    32(CX), Y25
-	VPSLLD       $0x10, Y25, Y25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Y25, Y26, Y1
-	PREFETCHT0   256(CX)
-	VBROADCASTSS 4(AX), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Y25, Y26, Y3
-	VBROADCASTSS 8(AX), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Y25, Y26, Y5
-	VBROADCASTSS 12(AX), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Y25, Y26, Y7
-	VBROADCASTSS 16(AX), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Y25, Y26, Y9
-	VBROADCASTSS 20(AX), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Y25, Y26, Y11
-	VBROADCASTSS 24(AX), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Y25, Y26, Y13
-	VBROADCASTSS 28(AX), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Y25, Y26, Y15
-	VBROADCASTSS 32(AX), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Y25, Y26, Y17
-	VBROADCASTSS 36(AX), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Y25, Y26, Y19
-	VBROADCASTSS 40(AX), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Y25, Y26, Y21
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 44(AX), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Y25, Y26, Y23
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_half_single
-
-wide_half_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z24
-	VXORPS       X25, X25, X25
-	VUCOMISS     beta+68(FP), X25
-	JNE          wide_half_overwrite_not
-	JPC          wide_half_overwrite
-
-wide_half_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z25
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z0, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y1, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z2, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y3, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z4, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y5, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z6, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y7, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z8, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y9, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z10, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y11, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z12, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y13, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z14, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y15, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z16, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y17, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z18, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y19, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z20, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y21, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	DECQ         DX
-	JZ           wide_half_done
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z22, Z26
-	VMOVUPS.Z    64(AX), K1, Y0
-	VMULPS       Y25, Y0, Y0
-	VFMADD231PS  Y24, Y23, Y0
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      Y0, K1, 64(AX)
-	JMP          wide_half_done
-
-wide_half_overwrite:
-	VMULPS  Z24, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Y24, Y1, Y1
-	VMOVUPS Y1, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Y24, Y3, Y3
-	VMOVUPS Y3, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Y24, Y5, Y5
-	VMOVUPS Y5, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Y24, Y7, Y7
-	VMOVUPS Y7, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Y24, Y9, Y9
-	VMOVUPS Y9, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Y24, Y11, Y11
-	VMOVUPS Y11, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Y24, Y13, Y13
-	VMOVUPS Y13, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Y24, Y15, Y15
-	VMOVUPS Y15, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z16, Z16
-	VMOVUPS Z16, (AX)
-	VMULPS  Y24, Y17, Y17
-	VMOVUPS Y17, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z18, Z18
-	VMOVUPS Z18, (AX)
-	VMULPS  Y24, Y19, Y19
-	VMOVUPS Y19, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z20, Z20
-	VMOVUPS Z20, (AX)
-	VMULPS  Y24, Y21, Y21
-	VMOVUPS Y21, K1, 64(AX)
-	DECQ    DX
-	JZ      wide_half_done
-	ADDQ    CX, AX
-	VMULPS  Z24, Z22, Z22
-	VMOVUPS Z22, (AX)
-	VMULPS  Y24, Y23, Y23
-	VMOVUPS Y23, K1, 64(AX)
-
-wide_half_done:
-	VZEROUPPER
-	RET
-
 wide:
-	MOVQ   n+56(FP), AX
+	MOVQ   n+80(FP), AX
 	SUBQ   $+16, AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -18077,14 +12348,23 @@ wide:
 	DECQ   AX
 	KMOVW  AX, K1
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+12, R12, R14
+	ADDQ   R11, R14
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -18111,10 +12391,10 @@ wide:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     wide_unrolled_end
 
 wide_unrolled:
@@ -18125,7 +12405,7 @@ wide_unrolled:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -18160,147 +12440,146 @@ wide_unrolled:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VPMOVZXWD    64(CX), Z24
+	VPMOVZXWD    (CX)(SI*1), Z24
 	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    96(CX), Z25
+	VPMOVZXWD    32(CX)(SI*1), Z25
 	VPSLLD       $0x10, Z25, Z25
-	VBROADCASTSS 48(AX), Z26
+	VBROADCASTSS (AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 52(AX), Z26
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 56(AX), Z26
+	VBROADCASTSS 8(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 60(AX), Z26
+	VBROADCASTSS 12(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 64(AX), Z26
+	VBROADCASTSS 16(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 68(AX), Z26
+	VBROADCASTSS 20(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 72(AX), Z26
+	VBROADCASTSS 24(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 76(AX), Z26
+	VBROADCASTSS 28(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 80(AX), Z26
+	VBROADCASTSS 32(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 84(AX), Z26
+	VBROADCASTSS 36(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 88(AX), Z26
+	VBROADCASTSS 40(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS 92(AX), Z26
+	VBROADCASTSS 44(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VPMOVZXWD    128(CX), Z24
+	VPMOVZXWD    (CX)(SI*2), Z24
 	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    160(CX), Z25
+	VPMOVZXWD    32(CX)(SI*2), Z25
 	VPSLLD       $0x10, Z25, Z25
-	VBROADCASTSS 96(AX), Z26
+	VBROADCASTSS (AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 100(AX), Z26
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 104(AX), Z26
+	VBROADCASTSS 8(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 108(AX), Z26
+	VBROADCASTSS 12(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 112(AX), Z26
+	VBROADCASTSS 16(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 116(AX), Z26
+	VBROADCASTSS 20(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 120(AX), Z26
+	VBROADCASTSS 24(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 124(AX), Z26
+	VBROADCASTSS 28(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 128(AX), Z26
+	VBROADCASTSS 32(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 132(AX), Z26
+	VBROADCASTSS 36(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 136(AX), Z26
+	VBROADCASTSS 40(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   608(AX)
-	VBROADCASTSS 140(AX), Z26
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 44(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VPMOVZXWD    192(CX), Z24
+	VPMOVZXWD    (CX)(R9*1), Z24
 	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    224(CX), Z25
+	VPMOVZXWD    32(CX)(R9*1), Z25
 	VPSLLD       $0x10, Z25, Z25
-	VBROADCASTSS 144(AX), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 148(AX), Z26
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 152(AX), Z26
+	VBROADCASTSS 8(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 156(AX), Z26
+	VBROADCASTSS 12(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 160(AX), Z26
+	VBROADCASTSS 16(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 164(AX), Z26
+	VBROADCASTSS 20(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 168(AX), Z26
+	VBROADCASTSS 24(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 172(AX), Z26
+	VBROADCASTSS 28(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 176(AX), Z26
+	VBROADCASTSS 32(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 180(AX), Z26
+	VBROADCASTSS 36(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 184(AX), Z26
+	VBROADCASTSS 40(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   656(AX)
-	VBROADCASTSS 188(AX), Z26
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 44(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          wide_unrolled
 
 wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    wide_single_end
 
 wide_single:
@@ -18311,7 +12590,7 @@ wide_single:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -18346,24 +12625,25 @@ wide_single:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z24
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISS     beta+68(FP), X25
+	VUCOMISS     beta+92(FP), X25
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z25
+	VBROADCASTSS beta+92(FP), Z25
 	VMOVUPS      (AX), Z26
 	VMULPS       Z25, Z26, Z26
 	VFMADD231PS  Z24, Z0, Z26
@@ -18584,14 +12864,23 @@ wide_done:
 
 whole:
 	MOVQ   a+8(FP), AX
-	MOVQ   b+16(FP), CX
+	MOVQ   b+24(FP), CX
 	MOVQ   next+32(FP), DX
-	MOVQ   c+24(FP), BX
-	MOVQ   ldc+40(FP), SI
-	SHLQ   $0x02, SI
-	MOVQ   BX, DI
-	IMUL3Q $+12, SI, R8
-	ADDQ   BX, R8
+	MOVQ   lda+16(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   ldb+40(FP), SI
+	MOVQ   ldn+48(FP), DI
+	SHLQ   $0x01, SI
+	SHLQ   $0x01, DI
+	LEAQ   (BX)(BX*2), R8
+	LEAQ   (SI)(SI*2), R9
+	LEAQ   (DI)(DI*2), R10
+	MOVQ   c+56(FP), R11
+	MOVQ   ldc+64(FP), R12
+	SHLQ   $0x02, R12
+	MOVQ   R11, R13
+	IMUL3Q $+12, R12, R14
+	ADDQ   R11, R14
 
 	// 12×32 sums.
 	VXORPS Z0, Z0, Z0
@@ -18618,10 +12907,10 @@ whole:
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
+	MOVQ   k+0(FP), R15
+	MOVQ   R15, BP
+	SHRQ   $0x02, BP
+	TESTQ  BP, BP
 	JZ     whole_unrolled_end
 
 whole_unrolled:
@@ -18632,7 +12921,7 @@ whole_unrolled:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -18667,147 +12956,146 @@ whole_unrolled:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VPMOVZXWD    64(CX), Z24
+	VPMOVZXWD    (CX)(SI*1), Z24
 	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    96(CX), Z25
+	VPMOVZXWD    32(CX)(SI*1), Z25
 	VPSLLD       $0x10, Z25, Z25
-	VBROADCASTSS 48(AX), Z26
+	VBROADCASTSS (AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   320(CX)
-	VBROADCASTSS 52(AX), Z26
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS 4(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 56(AX), Z26
+	VBROADCASTSS 8(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 60(AX), Z26
+	VBROADCASTSS 12(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 64(AX), Z26
+	VBROADCASTSS 16(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 68(AX), Z26
+	VBROADCASTSS 20(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 72(AX), Z26
+	VBROADCASTSS 24(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 76(AX), Z26
+	VBROADCASTSS 28(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 80(AX), Z26
+	VBROADCASTSS 32(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 84(AX), Z26
+	VBROADCASTSS 36(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 88(AX), Z26
+	VBROADCASTSS 40(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS 92(AX), Z26
+	VBROADCASTSS 44(AX)(BX*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VPMOVZXWD    128(CX), Z24
+	VPMOVZXWD    (CX)(SI*2), Z24
 	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    160(CX), Z25
+	VPMOVZXWD    32(CX)(SI*2), Z25
 	VPSLLD       $0x10, Z25, Z25
-	VBROADCASTSS 96(AX), Z26
+	VBROADCASTSS (AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   384(CX)
-	VBROADCASTSS 100(AX), Z26
+	PREFETCHT0   (DX)(DI*2)
+	VBROADCASTSS 4(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 104(AX), Z26
+	VBROADCASTSS 8(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 108(AX), Z26
+	VBROADCASTSS 12(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 112(AX), Z26
+	VBROADCASTSS 16(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 116(AX), Z26
+	VBROADCASTSS 20(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 120(AX), Z26
+	VBROADCASTSS 24(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 124(AX), Z26
+	VBROADCASTSS 28(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 128(AX), Z26
+	VBROADCASTSS 32(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 132(AX), Z26
+	VBROADCASTSS 36(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 136(AX), Z26
+	VBROADCASTSS 40(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   608(AX)
-	VBROADCASTSS 140(AX), Z26
+	PREFETCHT0   512(AX)(BX*2)
+	VBROADCASTSS 44(AX)(BX*2), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	VPMOVZXWD    192(CX), Z24
+	VPMOVZXWD    (CX)(R9*1), Z24
 	VPSLLD       $0x10, Z24, Z24
-	VPMOVZXWD    224(CX), Z25
+	VPMOVZXWD    32(CX)(R9*1), Z25
 	VPSLLD       $0x10, Z25, Z25
-	VBROADCASTSS 144(AX), Z26
+	VBROADCASTSS (AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   448(CX)
-	VBROADCASTSS 148(AX), Z26
+	PREFETCHT0   (DX)(R10*1)
+	VBROADCASTSS 4(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS 152(AX), Z26
+	VBROADCASTSS 8(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z4
 	VFMADD231PS  Z25, Z26, Z5
-	VBROADCASTSS 156(AX), Z26
+	VBROADCASTSS 12(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z6
 	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS 160(AX), Z26
+	VBROADCASTSS 16(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z8
 	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS 164(AX), Z26
+	VBROADCASTSS 20(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z10
 	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS 168(AX), Z26
+	VBROADCASTSS 24(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z12
 	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS 172(AX), Z26
+	VBROADCASTSS 28(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z14
 	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS 176(AX), Z26
+	VBROADCASTSS 32(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z16
 	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS 180(AX), Z26
+	VBROADCASTSS 36(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z18
 	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS 184(AX), Z26
+	VBROADCASTSS 40(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z20
 	VFMADD231PS  Z25, Z26, Z21
-	PREFETCHT0   656(AX)
-	VBROADCASTSS 188(AX), Z26
+	PREFETCHT0   512(AX)(R8*1)
+	VBROADCASTSS 44(AX)(R8*1), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   127(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
+	LEAQ         (AX)(BX*4), AX
+	LEAQ         (CX)(SI*4), CX
+	LEAQ         (DX)(DI*4), DX
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   127(R13)
+	ADDQ         R12, R13
+	CMPQ         R13, R14
+	CMOVQGE      R11, R13
+	DECQ         BP
 	JNZ          whole_unrolled
 
 whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
+	ANDQ  $+3, R15
+	TESTQ R15, R15
 	JZ    whole_single_end
 
 whole_single:
@@ -18818,7 +13106,7 @@ whole_single:
 	VBROADCASTSS (AX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   256(CX)
+	PREFETCHT0   (DX)
 	VBROADCASTSS 4(AX), Z26
 	VFMADD231PS  Z24, Z26, Z2
 	VFMADD231PS  Z25, Z26, Z3
@@ -18853,24 +13141,25 @@ whole_single:
 	VBROADCASTSS 44(AX), Z26
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (CX)(SI*1), CX
+	LEAQ         (DX)(DI*1), DX
+	DECQ         R15
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+64(FP), CX
 	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Z24
+	MOVQ         m+72(FP), DX
+	VBROADCASTSS alpha+88(FP), Z24
 	VXORPS       X25, X25, X25
-	VUCOMISS     beta+68(FP), X25
+	VUCOMISS     beta+92(FP), X25
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+68(FP), Z25
+	VBROADCASTSS beta+92(FP), Z25
 	VMOVUPS      (AX), Z26
 	VMULPS       Z25, Z26, Z26
 	VFMADD231PS  Z24, Z0, Z26
@@ -19086,6 +13375,501 @@ whole_overwrite:
 	VMOVUPS Z23, 64(AX)
 
 whole_done:
+	VZEROUPPER
+	RET
+
+// func DotBF16F32AVX512x4x1(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotBF16F32AVX512x4x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   AX, DI
+	SHRQ   $0x05, DI
+	TESTQ  DI, DI
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VPMOVZXWD   (CX), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z0
+	VPMOVZXWD   (CX)(BX*1), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z1
+	VPMOVZXWD   (CX)(BX*2), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z2
+	VPMOVZXWD   (CX)(SI*1), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z3
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	VMOVUPS     64(DX), Z8
+	VPMOVZXWD   32(CX), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z4
+	VPMOVZXWD   32(CX)(BX*1), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z5
+	VPMOVZXWD   32(CX)(BX*2), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z6
+	VPMOVZXWD   32(CX)(SI*1), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z7
+	ADDQ        $+64, CX
+	ADDQ        $+128, DX
+	DECQ        DI
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, DI
+	SHRQ  $0x04, DI
+	ANDQ  $+1, DI
+	TESTQ DI, DI
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Z8
+	VPMOVZXWD   (CX), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z0
+	VPMOVZXWD   (CX)(BX*1), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z1
+	VPMOVZXWD   (CX)(BX*2), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z2
+	VPMOVZXWD   (CX)(SI*1), Z9
+	VPSLLD      $0x10, Z9, Z9
+	VFMADD231PS Z9, Z8, Z3
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        DI
+	JNZ         vectors
+
+vectors_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z9
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z9, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z9
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z9, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z9
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z9, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z9
+	VADDPS       Z9, Z0, Z0
+	VMOVSHDUP    Z0, Z9
+	VADDPS       Z9, Z0, Z0
+	VPMOVQD      Z0, Y9
+	VPMOVQD      Y9, X9
+	VMOVUPS      X9, (AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+16, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotBF16F32AVX512x4x2(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotBF16F32AVX512x4x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	SHRQ   $0x04, AX
+	TESTQ  AX, AX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z8
+	VMOVUPS     (DX)(DI*1), Z9
+	VPMOVZXWD   (CX), Z10
+	VPSLLD      $0x10, Z10, Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z4
+	VPMOVZXWD   (CX)(BX*1), Z10
+	VPSLLD      $0x10, Z10, Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z5
+	VPMOVZXWD   (CX)(BX*2), Z10
+	VPSLLD      $0x10, Z10, Z10
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z6
+	VPMOVZXWD   (CX)(SI*1), Z10
+	VPSLLD      $0x10, Z10, Z10
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z7
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        AX
+	JNZ         groups
+
+groups_end:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z10
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z10, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z10
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z10, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z10
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z10, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z10
+	VADDPS       Z10, Z0, Z0
+	VMOVSHDUP    Z0, Z10
+	VADDPS       Z10, Z0, Z0
+	VPMOVQD      Z0, Y10
+	VPMOVQD      Y10, X10
+	VMOVUPS      X10, (AX)
+	VINSERTF64X4 $0x01, Y5, Z4, Z10
+	VSHUFF64X2   $0xee, Z5, Z4, Z4
+	VADDPS       Z10, Z4, Z4
+	VINSERTF64X4 $0x01, Y7, Z6, Z10
+	VSHUFF64X2   $0xee, Z7, Z6, Z6
+	VADDPS       Z10, Z6, Z6
+	VSHUFF64X2   $0x88, Z6, Z4, Z10
+	VSHUFF64X2   $0xdd, Z6, Z4, Z4
+	VADDPS       Z10, Z4, Z4
+	VPERMILPD    $0x55, Z4, Z10
+	VADDPS       Z10, Z4, Z4
+	VMOVSHDUP    Z4, Z10
+	VADDPS       Z10, Z4, Z4
+	VPMOVQD      Z4, Y10
+	VPMOVQD      Y10, X10
+	VMOVUPS      X10, 16(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotBF16F32AVX512x4x3(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotBF16F32AVX512x4x3(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	SHRQ   $0x04, AX
+	TESTQ  AX, AX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z12
+	VMOVUPS     (DX)(DI*1), Z13
+	VMOVUPS     (DX)(DI*2), Z14
+	VPMOVZXWD   (CX), Z15
+	VPSLLD      $0x10, Z15, Z15
+	VFMADD231PS Z15, Z12, Z0
+	VFMADD231PS Z15, Z13, Z4
+	VFMADD231PS Z15, Z14, Z8
+	VPMOVZXWD   (CX)(BX*1), Z15
+	VPSLLD      $0x10, Z15, Z15
+	VFMADD231PS Z15, Z12, Z1
+	VFMADD231PS Z15, Z13, Z5
+	VFMADD231PS Z15, Z14, Z9
+	VPMOVZXWD   (CX)(BX*2), Z15
+	VPSLLD      $0x10, Z15, Z15
+	VFMADD231PS Z15, Z12, Z2
+	VFMADD231PS Z15, Z13, Z6
+	VFMADD231PS Z15, Z14, Z10
+	VPMOVZXWD   (CX)(SI*1), Z15
+	VPSLLD      $0x10, Z15, Z15
+	VFMADD231PS Z15, Z12, Z3
+	VFMADD231PS Z15, Z13, Z7
+	VFMADD231PS Z15, Z14, Z11
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        AX
+	JNZ         groups
+
+groups_end:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z15
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z15, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z15
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z15, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z15
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z15, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z15
+	VADDPS       Z15, Z0, Z0
+	VMOVSHDUP    Z0, Z15
+	VADDPS       Z15, Z0, Z0
+	VPMOVQD      Z0, Y15
+	VPMOVQD      Y15, X15
+	VMOVUPS      X15, (AX)
+	VINSERTF64X4 $0x01, Y5, Z4, Z15
+	VSHUFF64X2   $0xee, Z5, Z4, Z4
+	VADDPS       Z15, Z4, Z4
+	VINSERTF64X4 $0x01, Y7, Z6, Z15
+	VSHUFF64X2   $0xee, Z7, Z6, Z6
+	VADDPS       Z15, Z6, Z6
+	VSHUFF64X2   $0x88, Z6, Z4, Z15
+	VSHUFF64X2   $0xdd, Z6, Z4, Z4
+	VADDPS       Z15, Z4, Z4
+	VPERMILPD    $0x55, Z4, Z15
+	VADDPS       Z15, Z4, Z4
+	VMOVSHDUP    Z4, Z15
+	VADDPS       Z15, Z4, Z4
+	VPMOVQD      Z4, Y15
+	VPMOVQD      Y15, X15
+	VMOVUPS      X15, 16(AX)
+	VINSERTF64X4 $0x01, Y9, Z8, Z15
+	VSHUFF64X2   $0xee, Z9, Z8, Z8
+	VADDPS       Z15, Z8, Z8
+	VINSERTF64X4 $0x01, Y11, Z10, Z15
+	VSHUFF64X2   $0xee, Z11, Z10, Z10
+	VADDPS       Z15, Z10, Z10
+	VSHUFF64X2   $0x88, Z10, Z8, Z15
+	VSHUFF64X2   $0xdd, Z10, Z8, Z8
+	VADDPS       Z15, Z8, Z8
+	VPERMILPD    $0x55, Z8, Z15
+	VADDPS       Z15, Z8, Z8
+	VMOVSHDUP    Z8, Z15
+	VADDPS       Z15, Z8, Z8
+	VPMOVQD      Z8, Y15
+	VPMOVQD      Y15, X15
+	VMOVUPS      X15, 32(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+48, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotBF16F32AVX512x4x4(tiles int, k int, x *uint16, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·DotBF16F32AVX512x4x4(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x01, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   ldy+40(FP), DI
+	SHLQ   $0x02, DI
+	LEAQ   (DI)(DI*2), R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	SHRQ   $0x04, AX
+	TESTQ  AX, AX
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Z16
+	VMOVUPS     (DX)(DI*1), Z17
+	VMOVUPS     (DX)(DI*2), Z18
+	VMOVUPS     (DX)(R8*1), Z19
+	VPMOVZXWD   (CX), Z20
+	VPSLLD      $0x10, Z20, Z20
+	VFMADD231PS Z20, Z16, Z0
+	VFMADD231PS Z20, Z17, Z4
+	VFMADD231PS Z20, Z18, Z8
+	VFMADD231PS Z20, Z19, Z12
+	VPMOVZXWD   (CX)(BX*1), Z20
+	VPSLLD      $0x10, Z20, Z20
+	VFMADD231PS Z20, Z16, Z1
+	VFMADD231PS Z20, Z17, Z5
+	VFMADD231PS Z20, Z18, Z9
+	VFMADD231PS Z20, Z19, Z13
+	VPMOVZXWD   (CX)(BX*2), Z20
+	VPSLLD      $0x10, Z20, Z20
+	VFMADD231PS Z20, Z16, Z2
+	VFMADD231PS Z20, Z17, Z6
+	VFMADD231PS Z20, Z18, Z10
+	VFMADD231PS Z20, Z19, Z14
+	VPMOVZXWD   (CX)(SI*1), Z20
+	VPSLLD      $0x10, Z20, Z20
+	VFMADD231PS Z20, Z16, Z3
+	VFMADD231PS Z20, Z17, Z7
+	VFMADD231PS Z20, Z18, Z11
+	VFMADD231PS Z20, Z19, Z15
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	ADDQ        $+32, CX
+	ADDQ        $+64, DX
+	DECQ        AX
+	JNZ         groups
+
+groups_end:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y1, Z0, Z20
+	VSHUFF64X2   $0xee, Z1, Z0, Z0
+	VADDPS       Z20, Z0, Z0
+	VINSERTF64X4 $0x01, Y3, Z2, Z20
+	VSHUFF64X2   $0xee, Z3, Z2, Z2
+	VADDPS       Z20, Z2, Z2
+	VSHUFF64X2   $0x88, Z2, Z0, Z20
+	VSHUFF64X2   $0xdd, Z2, Z0, Z0
+	VADDPS       Z20, Z0, Z0
+	VPERMILPD    $0x55, Z0, Z20
+	VADDPS       Z20, Z0, Z0
+	VMOVSHDUP    Z0, Z20
+	VADDPS       Z20, Z0, Z0
+	VPMOVQD      Z0, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, (AX)
+	VINSERTF64X4 $0x01, Y5, Z4, Z20
+	VSHUFF64X2   $0xee, Z5, Z4, Z4
+	VADDPS       Z20, Z4, Z4
+	VINSERTF64X4 $0x01, Y7, Z6, Z20
+	VSHUFF64X2   $0xee, Z7, Z6, Z6
+	VADDPS       Z20, Z6, Z6
+	VSHUFF64X2   $0x88, Z6, Z4, Z20
+	VSHUFF64X2   $0xdd, Z6, Z4, Z4
+	VADDPS       Z20, Z4, Z4
+	VPERMILPD    $0x55, Z4, Z20
+	VADDPS       Z20, Z4, Z4
+	VMOVSHDUP    Z4, Z20
+	VADDPS       Z20, Z4, Z4
+	VPMOVQD      Z4, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, 16(AX)
+	VINSERTF64X4 $0x01, Y9, Z8, Z20
+	VSHUFF64X2   $0xee, Z9, Z8, Z8
+	VADDPS       Z20, Z8, Z8
+	VINSERTF64X4 $0x01, Y11, Z10, Z20
+	VSHUFF64X2   $0xee, Z11, Z10, Z10
+	VADDPS       Z20, Z10, Z10
+	VSHUFF64X2   $0x88, Z10, Z8, Z20
+	VSHUFF64X2   $0xdd, Z10, Z8, Z8
+	VADDPS       Z20, Z8, Z8
+	VPERMILPD    $0x55, Z8, Z20
+	VADDPS       Z20, Z8, Z8
+	VMOVSHDUP    Z8, Z20
+	VADDPS       Z20, Z8, Z8
+	VPMOVQD      Z8, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, 32(AX)
+	VINSERTF64X4 $0x01, Y13, Z12, Z20
+	VSHUFF64X2   $0xee, Z13, Z12, Z12
+	VADDPS       Z20, Z12, Z12
+	VINSERTF64X4 $0x01, Y15, Z14, Z20
+	VSHUFF64X2   $0xee, Z15, Z14, Z14
+	VADDPS       Z20, Z14, Z14
+	VSHUFF64X2   $0x88, Z14, Z12, Z20
+	VSHUFF64X2   $0xdd, Z14, Z12, Z12
+	VADDPS       Z20, Z12, Z12
+	VPERMILPD    $0x55, Z12, Z20
+	VADDPS       Z20, Z12, Z12
+	VMOVSHDUP    Z12, Z20
+	VADDPS       Z20, Z12, Z12
+	VPMOVQD      Z12, Y20
+	VPMOVQD      Y20, X20
+	VMOVUPS      X20, 48(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+64, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x01, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 

@@ -45,14 +45,14 @@ const (
 )
 
 // bodiesByWidth returns the bodies for all n ≤ nr, the widest first. Rows of fewer than nr columns
-// end as given.
-func (v variant) bodiesByWidth(end rowEnd) []body {
+// end as given. halves adds bodies whose last vector takes half a register.
+func (v variant) bodiesByWidth(end rowEnd, halves bool) []body {
 	bodies := []body{v.whole()}
 	if end == masked {
 		for n := 2; n > 0; n-- {
 			b := body{name: [...]string{"narrow", "wide"}[n-1], least: (n-1)*v.lanes() + 1, vectors: n, bytes: v.vectorBytes,
 				end: end, sets: 1}
-			if v.hasHalves() {
+			if halves {
 				half := b
 				half.name, half.half = b.name+"_half", true
 				b.least += v.lanes() / 2
@@ -98,11 +98,13 @@ type micro struct {
 	end       rowEnd // of rows of fewer than nr columns
 	deep      bool   // tiles have several sets of sums
 	limitRows bool   // stores only the first m rows of C, instead of going on to the tile below
+	// wholeVectors leaves out the bodies whose last vector takes half a register.
+	wholeVectors bool
 }
 
 // micro writes a micro-kernel: a branch on n, then the bodies.
 func (g *generator) micro(m micro) {
-	bodies := g.bodiesByWidth(m.end)
+	bodies := g.bodiesByWidth(m.end, g.hasHalves() && !m.wholeVectors)
 	n := g.param("n")
 	for _, b := range bodies[:len(bodies)-1] {
 		g.CMPQ(n, operand.I32(b.least))

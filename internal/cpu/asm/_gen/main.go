@@ -142,7 +142,10 @@ func (g *generator) functions() {
 		for _, f := range packers {
 			if halves[f.name] != nil {
 				for rows := 2; rows <= g.mr; rows += 2 { // a step of one row takes as long as one of two
-					g.packedHalves(f, rows)
+					g.widening(f, rows)
+				}
+				for count := 1; count <= g.maxDotCols(); count++ {
+					g.wideningDot(f, maxDotRows, count)
 				}
 			}
 		}
@@ -249,17 +252,17 @@ func (g *generator) packed() {
 	g.micro(micro{rows: g.mr, open: g.panels, end: masked, limitRows: true})
 }
 
-// packedHalves writes the micro-kernel for panels of B with 16-bit elements and panels of A with
-// the given rows.
-func (g *generator) packedHalves(f packer, rows int) {
-	name := fmt.Sprintf("Packed%s%sx%d", f.name, g.suffix(), rows)
-	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		append(g.docLoop(name, fmt.Sprintf("m×n elements of C, m ≤ %d and n ≤ NR, from packed panels", rows), "i < m",
-			"p < k", fmt.Sprintf("p*%d+i", rows), g.words.panel),
-			"", "The elements of b are "+strings.Fields(f.desc)[1]+" and widened as they are loaded.")...)
+// widening writes the micro-kernel for rows of B with 16-bit elements and panels of A with the
+// given rows.
+func (g *generator) widening(f packer, rows int) {
+	name := fmt.Sprintf("Widen%s%sx%d", f.name, g.suffix(), rows)
+	g.function(name, "k int, a *T, lda int, b, next *uint16, ldb, ldn int, c *T, ldc, m, n int, alpha, beta T",
+		append(g.docLoop(name, fmt.Sprintf("m×n elements of C, m ≤ %d and n ≤ NR, from a panel and a matrix", rows),
+			"i < m", "p < k", "p*lda+i", "p*ldb+j"),
+			"", "It widens the elements of b, which are "+strings.Fields(f.desc)[1]+", and loads NR of each row.")...)
 	g.micro(micro{rows: rows, open: func(rows int) operands {
-		return g.panelsOf(rows, 2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
-	}, end: masked, limitRows: true})
+		return g.panelAndMatrix(rows, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
+	}, end: masked, limitRows: true, wholeVectors: true})
 }
 
 // direct writes the micro-kernel that reads A and B as stored.

@@ -35,29 +35,19 @@ const lineBytes = 64 // of a cache line
 
 // panels returns packed operands. Each step of k takes as many values of A as the tile has rows and
 // nr of B, so every address is a constant offset from one of two pointers.
-func (g *generator) panels(rows int) operands { return g.panelsOf(rows, g.size, nil) }
-
-// panelsOf is panels with elements of B of another size, to be widened.
-func (g *generator) panelsOf(rows, sizeB int, widen func(b operand.Mem, dst reg.Register)) operands {
-	a, b, next := g.param("a"), g.param("b"), g.param("next")
-	aStep, bStep := rows*g.size, g.nr*sizeB
+func (g *generator) panels(rows int) operands {
+	a, b := g.param("a"), g.param("b")
+	aStep, bStep := rows*g.size, g.nr*g.size
 	panels := operands{
-		fetchNext: func() {
-			g.PREFETCHT1(operand.Mem{Base: next})
-			g.ADDQ(operand.I32(lineBytes), next)
-		},
-		widen:  widen,
-		sizeB:  sizeB,
-		fetchC: g.fetchTile(rows),
-		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
-		b:      func(u int) operand.Mem { return operand.Mem{Base: b, Disp: u * bStep} },
+		fetchNext: g.fetchLines(),
+		fetchC:    g.fetchTile(rows),
+		a:         func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
+		b:         func(u int) operand.Mem { return operand.Mem{Base: b, Disp: u * bStep} },
 		fetch: func(u, i, _ int) {
 			if g.fetchB {
 				g.fetchRow(i, rows, bStep, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
 			}
-			if newLine := u*aStep%lineBytes < aStep; newLine && i == rows-2 {
-				g.PREFETCHT0(operand.Mem{Base: a, Disp: u*aStep + panelBytes})
-			}
+			g.fetchPanel(operand.Mem{Base: a, Disp: u * aStep}, u, i, rows)
 		},
 		step: func() {},
 		advance: func(steps int) {
@@ -70,6 +60,54 @@ func (g *generator) panelsOf(rows, sizeB int, widen func(b operand.Mem, dst reg.
 		panels.skipHeader = func() { g.ADDQ(operand.I32(bStep), b) }
 	}
 	return panels
+}
+
+// panelAndMatrix returns a panel of A and rows of a B of 16-bit elements, which are widened. Each
+// step of k prefetches a row of B.
+func (g *generator) panelAndMatrix(rows int, widen func(b operand.Mem, dst reg.Register)) operands {
+	const sizeB = 2
+	a, b, next := g.param("a"), g.param("b"), g.param("next")
+	lda, ldb, ldn := g.stride("lda"), g.param("ldb"), g.param("ldn")
+	g.SHLQ(operand.U8(log2(sizeB)), ldb)
+	g.SHLQ(operand.U8(log2(sizeB)), ldn)
+	stepOfA, rowOfB, rowOfNext := g.rowsAt(a, lda, minUnroll), g.rowsAt(b, ldb, minUnroll), g.rowsAt(next, ldn, minUnroll)
+	return operands{
+		fetchNext: func() {},
+		widen:     widen,
+		sizeB:     sizeB,
+		fetchC:    g.fetchTile(rows),
+		a:         func(u, i int) operand.Mem { return stepOfA(u).Offset(i * g.size) },
+		b:         rowOfB,
+		fetch: func(u, i, _ int) {
+			if i == 0 {
+				g.PREFETCHT0(rowOfNext(u))
+			}
+			g.fetchPanel(stepOfA(u), u, i, rows)
+		},
+		step: func() {},
+		advance: func(steps int) {
+			for _, x := range []struct{ at, stride reg.Register }{{a, lda}, {b, ldb}, {next, ldn}} {
+				g.LEAQ(operand.Mem{Base: x.at, Index: x.stride, Scale: uint8(steps)}, x.at)
+			}
+		},
+	}
+}
+
+// fetchLines returns a function that prefetches the consecutive lines at next.
+func (g *generator) fetchLines() func() {
+	next := g.param("next")
+	return func() {
+		g.PREFETCHT1(operand.Mem{Base: next})
+		g.ADDQ(operand.I32(lineBytes), next)
+	}
+}
+
+// fetchPanel prefetches a panel of A, after row i of the step at a, which is u steps ahead.
+func (g *generator) fetchPanel(a operand.Mem, u, i, rows int) {
+	step := rows * g.size
+	if newLine := u*step%lineBytes < step; newLine && i == rows-2 {
+		g.PREFETCHT0(a.Offset(panelBytes))
+	}
 }
 
 // matrices returns operands as stored: rows of A with any strides, and rows of B.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -254,15 +255,40 @@ func setsFor(vectors int) int {
 // dot writes the kernel that computes dot products of rows of both matrices.
 func (g *generator) dot(rows, count int) {
 	name := fmt.Sprintf("Dot%sx%dx%d", g.suffix(), rows, count)
+	g.dots(name, rows, count, "*T", g.size, g.loadMasked, func(k reg.Register, step func(mask reg.Register)) {
+		g.ANDQ(operand.I32(g.lanes()-1), k)
+		g.JZ(operand.LabelRef("reduce"))
+		step(g.mask(g, k.(reg.GPVirtual)))
+	}, fmt.Sprintf("The lanes beyond k in the last vector of %d add 0·0.", g.lanes()))
+}
+
+// wideningDot writes the kernel for rows of x with 16-bit elements.
+func (g *generator) wideningDot(f packer, rows, count int) {
+	name := fmt.Sprintf("Dot%s%sx%dx%d", f.name, g.suffix(), rows, count)
+	g.dots(name, rows, count, "*uint16", 2, func(src operand.Mem, _, dst reg.Register) { f.widen(g.Context, src, dst) },
+		func(k reg.Register, step func(mask reg.Register)) {},
+		fmt.Sprintf("The elements of x are %s. k is a multiple of %d.", strings.Fields(f.desc)[1], g.lanes()))
+}
+
+// dots writes a kernel whose elements of x have the given type and size. loadX loads a vector of x,
+// and last multiplies the elements after the last whole vector.
+func (g *generator) dots(name string, rows, count int, typeX string, sizeX int,
+	loadX func(src operand.Mem, mask, dst reg.Register), last func(k reg.Register, step func(mask reg.Register)),
+	note string) {
 	lanes, sets := g.lanes(), setsFor(rows*count)
 	steps := max(sets, lineBytes/g.vectorBytes) // vectors per iteration of the main loop: whole cache lines
 	apart := max(rows, maxDotRows)              // sums of a row of y
-	g.function(name, "tiles, k int, x *T, ldx int, y *T, ldy int, sums *T",
-		dotDoc(name, rows, count, apart, lanes, sets, steps)...)
+	g.function(name, "tiles, k int, x "+typeX+", ldx int, y *T, ldy int, sums *T",
+		append(dotDoc(name, rows, count, apart, lanes, sets, steps), note)...)
 
 	g.Label("tile")
 	k, x, y := g.param("k"), g.param("x"), g.param("y")
-	rowOfX, rowOfY := g.rowsAt(x, g.stride("ldx"), rows), g.rowsAt(y, g.stride("ldy"), count)
+	ldx := func() reg.GPVirtual {
+		ld := g.param("ldx")
+		g.SHLQ(operand.U8(log2(sizeX)), ld)
+		return ld
+	}
+	rowOfX, rowOfY := g.rowsAt(x, ldx(), rows), g.rowsAt(y, g.stride("ldy"), count)
 	sums := make([][]reg.Register, sets) // the sum of the pair (i, j) is at j*rows+i of each set
 	for u := range sums {
 		sums[u] = g.vectors(count * rows)
@@ -271,35 +297,34 @@ func (g *generator) dot(rows, count int) {
 		}
 	}
 	ys, row := g.vectors(count), g.vector(g.Context)
-	step := func(offset int, sums []reg.Register, mask reg.Register) {
+	step := func(u int, sums []reg.Register, mask reg.Register) {
 		for j, v := range ys {
-			g.loadMasked(rowOfY(j).Offset(offset), mask, v)
+			g.loadMasked(rowOfY(j).Offset(u*g.vectorBytes), mask, v)
 		}
 		for i := range rows {
-			g.loadMasked(rowOfX(i).Offset(offset), mask, row)
+			loadX(rowOfX(i).Offset(u*lanes*sizeX), mask, row)
 			for j, v := range ys {
 				g.fma(g.Context, row, v, sums[j*rows+i])
 			}
 		}
 	}
-	advance := func(bytes int) {
-		g.ADDQ(operand.I32(bytes), x)
-		g.ADDQ(operand.I32(bytes), y)
+	advance := func(vectors int) {
+		g.ADDQ(operand.I32(vectors*lanes*sizeX), x)
+		g.ADDQ(operand.I32(vectors*g.vectorBytes), y)
 	}
 	left := g.GP64() // iterations
 	g.MOVQ(k, left)
 	g.SHRQ(operand.U8(log2(steps*lanes)), left)
 	g.loop("groups", left, func() {
 		for u := range steps {
-			offset := u * g.vectorBytes
-			step(offset, sums[u%sets], nil)
-			if offset%lineBytes == 0 {
+			step(u, sums[u%sets], nil)
+			if offset := u * lanes * sizeX; offset%lineBytes == 0 {
 				for i := range rows {
 					g.PREFETCHT0(rowOfX(i).Offset(offset + streamBytes))
 				}
 			}
 		}
-		advance(steps * g.vectorBytes)
+		advance(steps)
 	})
 	if steps > 1 {
 		g.MOVQ(k, left)
@@ -307,12 +332,10 @@ func (g *generator) dot(rows, count int) {
 		g.ANDQ(operand.I32(steps-1), left)
 		g.loop("vectors", left, func() {
 			step(0, sums[0], nil)
-			advance(g.vectorBytes)
+			advance(1)
 		})
 	}
-	g.ANDQ(operand.I32(lanes-1), k)
-	g.JZ(operand.LabelRef("reduce"))
-	step(0, sums[0], g.mask(g, k))
+	last(k, func(mask reg.Register) { step(0, sums[0], mask) })
 
 	g.Label("reduce")
 	g.addSets(sums)
@@ -323,7 +346,7 @@ func (g *generator) dot(rows, count int) {
 	g.DECQ(g.address("tiles"))
 	g.JZ(operand.LabelRef("done"))
 	g.ADDQ(operand.I32(count*apart*g.size), g.address("sums"))
-	below := g.stride("ldx")
+	below := ldx()
 	g.IMUL3Q(operand.I32(rows), below, below)
 	g.ADDQ(below, g.address("x"))
 	g.JMP(operand.LabelRef("tile"))
@@ -357,7 +380,6 @@ func dotDoc(name string, rows, count, apart, lanes, sets, steps int) []string {
 		"\t\t}",
 		"\t}",
 		"",
-		fmt.Sprintf("The lanes beyond k in the last vector of %d add 0·0.", lanes),
 	}
 }
 
