@@ -60,3 +60,33 @@ func CheckCost(t testing.TB, input int, factor uint64, f func()) {
 		t.Errorf("an input of %d bytes took %v, want at most %v", input, fastest, maxTime)
 	}
 }
+
+// Lengths returns the lengths of inputs that show how the work of a parser grows: 1, 2, 4 and 8 MiB
+// if Full is true, and a sixteenth of these otherwise.
+func Lengths() []int {
+	unit := Cases(64<<10, 1<<20)
+	return []int{unit, 2 * unit, 4 * unit, 8 * unit}
+}
+
+// CheckLinear calls work with the input of each of the given lengths, which may be approximate. The
+// function work returns a count, such as the number of bytes that a parser reads and allocates.
+// CheckLinear fails t if the count for each byte of the input exceeds most, or twice the count for
+// each byte of the shortest input, which is taken for one if it is less. Slices that grow by
+// doubling allocate up to twice as much for each byte.
+func CheckLinear(t testing.TB, name string, lengths []int, most uint64, input func(n int) string,
+	work func(input string) uint64) {
+	t.Helper()
+	var first float64 // for each byte of the shortest input
+	for i, n := range lengths {
+		text := input(n)
+		count := work(text)
+		each := float64(count) / float64(len(text))
+		if i == 0 {
+			first = max(each, 1)
+		}
+		if each > 2*first || each > float64(most) {
+			t.Errorf("%q: %d bytes take a work of %d, %.1f for each: want at most %d, and at most twice the %.1f of the "+
+				"shortest input", name, len(text), count, each, most, first)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,4 +61,25 @@ func TestCheckCost(t *testing.T) {
 		}
 	}
 	_ = kept
+}
+
+func TestCheckLinear(t *testing.T) {
+	for _, c := range []struct {
+		work func(n uint64) uint64
+		want int // failures for the lengths 100, 200 and 800
+	}{
+		{func(n uint64) uint64 { return 5 * n }, 0},
+		{func(n uint64) uint64 { return 2*n + 200 }, 0},
+		{func(n uint64) uint64 { return 6 * n }, 3},
+		{func(n uint64) uint64 { return n * n / 200 }, 1},
+		{func(n uint64) uint64 { return n * n / 1000 }, 0}, // less than one for each byte
+		{func(n uint64) uint64 { return n * n / 20 }, 2},
+	} {
+		f := &failures{TB: t}
+		CheckLinear(f, "", []int{100, 200, 800}, 5, func(n int) string { return strings.Repeat("x", n) },
+			func(input string) uint64 { return c.work(uint64(len(input))) })
+		if f.n != c.want {
+			t.Errorf("%d failures, want %d", f.n, c.want)
+		}
+	}
 }

@@ -256,14 +256,9 @@ func TestRefusedSizes(t *testing.T) {
 	}
 }
 
-// TestLoadIsLinear loads modules that repeat one statement 1, 2, 4 and 8 times as often. The memory
-// for each byte of the text must stay below one limit, garbage included.
+// TestLoadIsLinear loads modules that repeat one statement. The allocated memory must grow with the
+// length of the text.
 func TestLoadIsLinear(t *testing.T) {
-	const most = 512 // bytes of memory for each byte of text
-	unit := 8 << 10
-	if testkit.Full() {
-		unit = 128 << 10
-	}
 	const entry = ".entry k() { .reg .b32 %r<9>; .reg .pred %p; .reg .b64 %q; L: T: .branchtargets L;\n"
 	for _, c := range []struct{ before, repeated, after string }{
 		{entry, "ret;\n", "ret; }"},
@@ -283,27 +278,39 @@ func TestLoadIsLinear(t *testing.T) {
 		{"", ".file # \"x\"\n", entry + "ret; }"},
 		{".entry k(", ".param .u64 p#, ", ".param .u64 p) { ret; }"},
 		{".entry k()\n", ".maxntid 1\n", "{ ret; }"},
+		{".entry k()\n", ".minnctapersm 1\n", "{ ret; }"},
+		{entry, ".pragma \"nounroll\";\n", "ret; }"},
+		{entry, "T#: .branchtargets L;\n", "ret; }"},
+		{entry, "P#: .callprototype _ ();\n", "ret; }"},
+		{entry + ".reg .b32 %s", ", %s#", "; ret; }"},
+		{entry, "{ .reg .b32 %s; mov.u32 %s, 0; }\n", "ret; }"},
+		{"", ".file 1 \"x\"\n", entry + "ret; }"},
+		{"", ".extern .func f();\n", entry + "ret; }"},
+		{"", ".extern .global .b8 v;\n", entry + "ret; }"},
+		{"", ".global .b8 v# = 1;\n", entry + "ret; }"},
+		{"", ".section .debug_x { .b8 1 }\n", entry + "ret; }"},
 	} {
-		for _, times := range []int{1, 2, 4, 8} {
+		input := func(length int) string {
 			text := new(strings.Builder)
 			text.WriteString(limitsHeader + c.before)
-			for n := 0; text.Len() < times*unit; n++ {
+			for n := 0; text.Len() < length; n++ {
 				text.WriteString(strings.ReplaceAll(c.repeated, "#", fmt.Sprint(n)))
 			}
 			text.WriteString(c.after)
+			return text.String()
+		}
+		testkit.CheckLinear(t, c.repeated, testkit.Lengths(), 512, input, func(text string) uint64 {
 			var err error
 			took := testkit.Allocated(func() {
 				var m *ptx.Module
-				if m, err = ptx.Parse("k.ptx", text.String()); err == nil {
+				if m, err = ptx.Parse("k.ptx", text); err == nil {
 					_, err = Load(m)
 				}
 			})
-			if took > most*uint64(text.Len()) {
-				t.Errorf("%q: %d bytes of text take %d bytes, want at most %d", c.repeated, text.Len(), took, most*text.Len())
-			}
 			if err != nil && !errors.Is(err, ptx.ErrUnsupported) { // too many parameters
 				t.Errorf("%q: %v", c.repeated, err)
 			}
-		}
+			return took
+		})
 	}
 }
