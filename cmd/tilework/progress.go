@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// barDelay is the time after which a progress bar appears. Tests replace it.
-var barDelay = time.Second
+// barDelay is the time after which a progress bar appears.
+const barDelay = time.Second
 
 // progress is a progress bar on a terminal. It appears after barDelay.
 type progress struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,11 +48,10 @@ func TestMulTerminal(t *testing.T) {
 	}
 }
 
-// TestMulProgress checks that mul draws its progress on the emulator while it computes: the first
-// block takes longer than the pause between two reports, and the second one waits for the drawing.
+// TestMulProgress checks that mul draws its progress on the emulator while it computes. On a clock
+// that advances while the command sleeps, the first block takes longer than barDelay and the pause
+// between two reports, and the second one waits for the drawing.
 func TestMulProgress(t *testing.T) {
-	defer func(d time.Duration) { barDelay = d }(barDelay)
-	barDelay = 0
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 40, 40)
 	terminal, screen := newTerminal(t)
@@ -63,26 +63,28 @@ func TestMulProgress(t *testing.T) {
 		_, _ = io.Copy(io.Discard, terminal)
 	}()
 	bar := ""
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
-		return emu.Open(emu.Options{Workers: 1, Watch: func(l *ptxemu.Launch) emu.Done {
-			l.Observers = append(l.Observers, starting(func(block int) {
-				switch block {
-				case 0:
-					time.Sleep(time.Second / 8)
-				case 1:
-					bar = <-drawn
-				}
-			}))
-			return func(_ *ptxemu.Program, _ ptxemu.Stats, err error) error { return err }
-		}})
+	synctest.Test(t, func(t *testing.T) {
+		restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+			return emu.Open(emu.Options{Workers: 1, Watch: func(l *ptxemu.Launch) emu.Done {
+				l.Observers = append(l.Observers, starting(func(block int) {
+					switch block {
+					case 0:
+						time.Sleep(time.Minute)
+					case 1:
+						bar = <-drawn
+					}
+				}))
+				return func(_ *ptxemu.Program, _ ptxemu.Stats, err error) error { return err }
+			}})
+		})
+		c := newCommand()
+		c.SetOut(new(bytes.Buffer))
+		c.SetErr(screen)
+		args := "mul a.npy a.npy -o c.npy --device emu --kernel naive:16"
+		if err := errors.Join(execute(t.Context(), c, strings.Fields(args)), restore()); err != nil {
+			t.Error(err)
+		}
 	})
-	c := newCommand()
-	c.SetOut(new(bytes.Buffer))
-	c.SetErr(screen)
-	args := "mul a.npy a.npy -o c.npy --device emu --kernel naive:16"
-	if err := errors.Join(execute(t.Context(), c, strings.Fields(args)), restore()); err != nil {
-		t.Error(err)
-	}
 	if !strings.Contains(bar, "% |████") || !strings.Contains(bar, ":") {
 		t.Errorf("drew %q, want a bar and the estimated time that is left", bar)
 	}
