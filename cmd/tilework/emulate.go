@@ -189,17 +189,18 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	described := []kernelLaunch{f.kernelLaunch}
 	mem := emu.NewMemory(emu.MemoryOptions{Room: host.CheckMemory, TrackWrites: checked})
 	var args []kernelArg
+	var uses fileUses
 	if f.script != "" {
-		if described, args, err = f.readScript(ctx, mem); err != nil {
+		if described, args, err = f.readScript(ctx, mem, &uses); err != nil {
 			return err
 		}
 	}
-	launches := make([]emu.Launch, len(described))
+	launches, kernels := make([]emu.Launch, len(described)), entriesOf(program)
 	for i := range described {
 		d := &described[i]
-		own, err := f.parseArgs(ctx, mem, d, args)
+		own, err := f.parseArgs(ctx, mem, d, &uses)
 		if err == nil {
-			launches[i], err = f.launch(file, program, d, own)
+			launches[i], err = f.launch(file, program, kernels, d, own)
 		}
 		if err != nil {
 			return err

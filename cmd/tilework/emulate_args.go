@@ -79,9 +79,9 @@ func paramForms(v *ptx.Var) argForms {
 	}
 }
 
-// parseArgs parses the arguments of a launch. Others are the arguments that are parsed already.
+// parseArgs parses the arguments of a launch, and adds their files to uses.
 func (f *emulateFlags) parseArgs(
-	ctx context.Context, mem *emu.Memory, l *kernelLaunch, others []kernelArg,
+	ctx context.Context, mem *emu.Memory, l *kernelLaunch, uses *fileUses,
 ) ([]kernelArg, error) {
 	var args []kernelArg
 	for i, text := range l.Args {
@@ -89,38 +89,18 @@ func (f *emulateFlags) parseArgs(
 		if err != nil {
 			return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): %w", text, i+1, err))
 		}
-		if a.file == "" && len(a.fields) == 0 { // shares nothing with any of the others
-			args = append(args, a)
-			continue
-		}
-		for j, b := range args {
-			if a.sharesFile(b) {
-				return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): argument %d has the same file, want another",
-					text, i+1, j+1))
-			}
-		}
-		if slices.ContainsFunc(others, a.sharesFile) {
+		switch other := uses.add(&a, fileUse{launch: l, arg: i}); {
+		case other == nil:
+		case other.launch == l:
+			return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): argument %d has the same file, want another",
+				text, i+1, other.arg+1))
+		default:
 			return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): memory or another launch of the script has the "+
 				"same file: want both to use the same memory, as memory:NAME", text, i+1))
 		}
 		args = append(args, a)
 	}
 	return args, nil
-}
-
-// files returns a and its fields, which can have files.
-func (a *kernelArg) files() []kernelArg { return append([]kernelArg{*a}, a.fields...) }
-
-// sharesFile reports whether a and b have the same file and one of them writes it.
-func (a *kernelArg) sharesFile(b kernelArg) bool {
-	for _, x := range a.files() {
-		for _, y := range b.files() {
-			if (x.output || y.output) && matio.SameFile(x.file, y.file) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // scalarType is the type of a numeric argument.
@@ -307,6 +287,7 @@ const maxStruct = 32764
 // size, as in C.
 func (f *emulateFlags) parseStruct(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	var s kernelArg
+	var uses fileUses
 	var data []byte
 	most := 1
 	for field := range strings.SplitSeq(text, ",") {
@@ -317,7 +298,7 @@ func (f *emulateFlags) parseStruct(ctx context.Context, mem *emu.Memory, text st
 		if err != nil {
 			return s, fmt.Errorf("field %s: %w", field, err)
 		}
-		if s.sharesFile(a) {
+		if uses.add(&a, fileUse{}) != nil {
 			return s, fmt.Errorf("field %s: another field has the same file, want another", field)
 		}
 		if a.file != "" {

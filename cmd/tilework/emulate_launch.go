@@ -10,7 +10,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tilework/internal/matio"
@@ -63,11 +62,13 @@ func flagArgs(args []string) string {
 	return "--arg " + strings.Join(args, " --arg ")
 }
 
-// launch returns a launch of a kernel of p with arguments. File is the file of p.
-func (f *emulateFlags) launch(file string, p *emu.Program, l *kernelLaunch, args []kernelArg) (emu.Launch, error) {
+// launch returns a launch of one of the kernels of p with arguments. File is the file of p.
+func (f *emulateFlags) launch(
+	file string, p *emu.Program, kernels *entryNames, l *kernelLaunch, args []kernelArg,
+) (emu.Launch, error) {
 	launch := emu.Launch{Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers}
 	var err error
-	if launch.Entry, err = l.chooseEntry(file, p); err != nil {
+	if launch.Entry, err = l.chooseEntry(file, kernels); err != nil {
 		return launch, err
 	}
 	if launch.Grid, err = parseDim3(l.Grid); err != nil {
@@ -86,50 +87,6 @@ func (f *emulateFlags) launch(file string, p *emu.Program, l *kernelLaunch, args
 	}
 	launch.Params, err = l.pack(p, launch.Entry, args)
 	return launch, err
-}
-
-// chooseEntry returns the name of the kernel that the launch names, also as in the source code.
-func (l *kernelLaunch) chooseEntry(file string, p *emu.Program) (string, error) {
-	entries, refused := p.Entries(), p.Refused()
-	if !slices.Contains(entries, l.Entry) && refused[l.Entry] == nil {
-		var same []string
-		for _, name := range slices.Concat(entries, slices.Sorted(maps.Keys(refused))) {
-			if sourceName(name) == l.Entry {
-				same = append(same, name)
-			}
-		}
-		switch {
-		case l.Entry == "" || len(same) == 0:
-		case len(same) == 1:
-			l.Entry = same[0]
-		default:
-			return "", l.wrong("entry", fmt.Errorf("%s: %s has several kernels of this name, want one of %s", l.Entry, file,
-				strings.Join(same, ", ")))
-		}
-	}
-	if err := refused[l.Entry]; err != nil {
-		return "", l.wrong("entry", fmt.Errorf("%s: the emulator cannot run this kernel: %w", l.Entry, err))
-	}
-	switch {
-	case len(entries) == 0:
-		return "", fmt.Errorf("%s has no kernel (.entry)", file)
-	case l.Entry != "" && !slices.Contains(entries, l.Entry):
-		return "", l.wrong("entry", fmt.Errorf("of %s: %w", file, names.Unknown("kernel", l.Entry, entries)))
-	case l.Entry != "":
-		return l.Entry, nil
-	case len(entries) == 1:
-		return entries[0], nil
-	}
-	more := ""
-	if len(refused) > 0 {
-		more = fmt.Sprintf(" (%d %s cannot run: see --list)", len(refused), plural("other", len(refused)))
-	}
-	want := "--entry with"
-	if l.place != "" {
-		want = "an entry,"
-	}
-	return "", l.in(fmt.Errorf("%s has %d kernels: want %s one of %s%s",
-		file, len(entries), want, strings.Join(entries, ", "), more))
 }
 
 // pack returns the bytes of the kernel's parameters.
@@ -193,28 +150,14 @@ func (f *emulateFlags) namedMemory(name string) (kernelArg, error) {
 	return a, nil
 }
 
-// sourceName returns the name of a C++ function that the compiler has mangled, without its
-// namespaces: scale for _Z5scaleIfEvPT_i, and for _ZN4math5scaleEPfi.
-func sourceName(mangled string) string {
-	name := ""
-	rest, ok := strings.CutPrefix(mangled, "_Z")
-	rest = strings.TrimLeft(rest, "LN") // static, and in a namespace
-	for ok {
-		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-		n, err := strconv.Atoi(rest[:digits])
-		if err != nil || digits+n > len(rest) {
-			break
-		}
-		name, rest = rest[digits:digits+n], rest[digits+n:]
-	}
-	return name
-}
-
 // maxScript is the maximal size of a script in bytes.
 const maxScript = 1 << 20
 
-// readScript reads the launches of the script, and the memory that they share.
-func (f *emulateFlags) readScript(ctx context.Context, mem *emu.Memory) ([]kernelLaunch, []kernelArg, error) {
+// readScript reads the launches of the script, and the memory that they share. It adds the files of
+// the memory to uses.
+func (f *emulateFlags) readScript(
+	ctx context.Context, mem *emu.Memory, uses *fileUses,
+) ([]kernelLaunch, []kernelArg, error) {
 	fail := func(err error) ([]kernelLaunch, []kernelArg, error) {
 		return nil, nil, fmt.Errorf("%s: %w", f.script, err)
 	}
@@ -251,7 +194,7 @@ func (f *emulateFlags) readScript(ctx context.Context, mem *emu.Memory) ([]kerne
 		case a.at == 0:
 			return fail(fmt.Errorf("memory %s: %s: want a file, out:TYPE:MxN:FILE, inout:A.npy:FILE or scratch:TYPE:MxN",
 				name, text))
-		case slices.ContainsFunc(args, a.sharesFile):
+		case uses.add(&a, fileUse{}) != nil:
 			return fail(fmt.Errorf("memory %s: %s: other memory has the same file, want another", name, text))
 		}
 		named[name] = a

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/matio"
+	"tilework/internal/testkit"
+	ptxemu "tilework/ptx/emu"
 )
 
 // columnsFolder changes to a temporary folder with the files of the example columns.json.
@@ -149,4 +153,80 @@ func TestEmulateScriptErrors(t *testing.T) {
 	if _, err := os.Stat("centred.npy"); !os.IsNotExist(err) {
 		t.Errorf("centred.npy: %v, want no file", err)
 	}
+}
+
+// TestScriptIsLinear checks for each kind of item that the bytes that reading a script allocates,
+// also to look at files, grow with its length. The program has as many kernels as the script has
+// launches.
+func TestScriptIsLinear(t *testing.T) {
+	t.Chdir(t.TempDir())
+	one := matio.Array{Type: "u1", Shape: []int{1, 1}, Data: []byte{1}}
+	if err := os.WriteFile("a.npy", one.Encode(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	unit := testkit.Cases(maxScript/128, maxScript/8)
+	const script, args = `{"memory":{"x":"scratch:u8:1"},"launches":[`, `{"entry":"k0","args":["u8:1"`
+	for _, c := range []struct{ start, item, end string }{
+		{`{"memory":{`, `"m#":"scratch:u8:1",`, `"m":"scratch:u8:1"},"launches":[{"entry":"k0"}]}`},
+		{`{"memory":{`, `"m#":"out:u8:1:m#.npy",`, `"m":"scratch:u8:1"},"launches":[{"entry":"k0"}]}`},
+		{`{"memory":{`, `"m#":"a.npy",`, `"m":"scratch:u8:1"},"launches":[{"entry":"k0"}]}`},
+		{`{"memory":{"`, `m`, `":"scratch:u8:1"},"launches":[{"entry":"k0"}]}`},
+		{script, `{"entry":"k#","args":["out:u8:1:c#.npy"]},`, `{"entry":"k0"}]}`},
+		{script, `{"entry":"k#","args":["memory:x"]},`, `{"entry":"k0"}]}`},
+		{script + args, `,"out:u8:1:c#.npy"`, `]}]}`},
+		{script + args, `,"inout:a.npy:c#.npy"`, `]}]}`},
+		{script + args, `,"a.npy"`, `]}]}`},
+		{script + args, `,"memory:x"`, `]}]}`},
+		{script + args + `,"struct:u8:1`, `,u8:1`, `"]}]}`},
+		{script + args + `,"scratch:u8:1`, `x1`, `"]}]}`},
+		{script + args + `,"tensor:1`, `x1`, `:0:a.npy"]}]}`},
+		{script + args + `,"tensor:1:0`, `,nan`, `:a.npy"]}]}`},
+	} {
+		input := func(length int) string {
+			var text strings.Builder
+			text.WriteString(c.start)
+			for n := 0; text.Len()+2*len(c.item)+len(c.end) < length; n++ {
+				text.WriteString(strings.ReplaceAll(c.item, "#", strconv.Itoa(n)))
+			}
+			return text.String() + c.end
+		}
+		lengths := []int{unit, 2 * unit, 4 * unit, 8 * unit}
+		testkit.CheckLinear(t, c.start+c.item+"…", lengths, 2000, input, func(text string) uint64 {
+			var kernels strings.Builder
+			kernels.WriteString(".version 8.0\n.target sm_80\n.address_size 64\n")
+			for n := range strings.Count(text, "{") {
+				fmt.Fprintf(&kernels, ".entry _Z%dk%dv() { ret; }\n", len(strconv.Itoa(n))+1, n)
+			}
+			for name, content := range map[string]string{"s.json": text, "k.ptx": kernels.String()} {
+				if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			program, err := loadPTX("k.ptx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return testkit.Allocated(func() { readLaunches(t, program) })
+		})
+	}
+}
+
+// readLaunches reads the launches of s.json for kernels of p, up to the first that is not valid.
+func readLaunches(t *testing.T, p *ptxemu.Program) error {
+	f, uses, mem := emulateFlags{script: "s.json"}, fileUses{}, ptxemu.NewMemory(ptxemu.MemoryOptions{})
+	launches, _, err := f.readScript(t.Context(), mem, &uses)
+	if err != nil {
+		return err
+	}
+	kernels := entriesOf(p)
+	for i := range launches {
+		l := &launches[i]
+		if _, err := f.parseArgs(t.Context(), mem, l, &uses); err != nil {
+			return err
+		}
+		if _, err := l.chooseEntry("k.ptx", kernels); err != nil {
+			return err
+		}
+	}
+	return nil
 }

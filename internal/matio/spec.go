@@ -67,35 +67,6 @@ func IsText(spec string) bool {
 	return err == nil && p.format != nil && p.format.text
 }
 
-// SameFile reports whether two specs name the same file or members of it. The file need not exist.
-func SameFile(spec, other string) bool {
-	p, err := parseInput(spec)
-	if err != nil {
-		return false
-	}
-	q, err := parseInput(other)
-	if err != nil {
-		return false
-	}
-	one, errOne := os.Stat(p.path)
-	two, errTwo := os.Stat(q.path)
-	if errOne == nil && errTwo == nil {
-		return os.SameFile(one, two)
-	}
-	if !errors.Is(errOne, fs.ErrNotExist) || !errors.Is(errTwo, fs.ErrNotExist) {
-		return false
-	}
-	// Files that do not exist are the same if they have the same name in the same folder.
-	toOne, errOne := resolve(p.path)
-	toTwo, errTwo := resolve(q.path)
-	if errOne != nil || errTwo != nil || filepath.Base(toOne) != filepath.Base(toTwo) {
-		return false
-	}
-	one, errOne = os.Stat(filepath.Dir(toOne))
-	two, errTwo = os.Stat(filepath.Dir(toTwo))
-	return errOne == nil && errTwo == nil && os.SameFile(one, two)
-}
-
 // parseSpec splits a spec at the first "::" after a known extension, so paths and members may
 // contain colons.
 func parseSpec(spec string) (place, error) {
