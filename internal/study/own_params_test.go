@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"tilework/internal/testkit"
+	"tilework/ptx"
 )
 
 // TestOwnSuggested checks the launches to begin with. Each kernel has the parameters p, q and n.
@@ -90,5 +93,42 @@ func TestOwnKinds(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got %q, want %q", kind, got, want)
 		}
+	}
+}
+
+// TestUsesAreLinear follows a parameter and a type through copies and additions that the text lists
+// in the reverse order. The memory must grow with the length of the text, and the result must show
+// that the kernel writes the parameter's memory.
+func TestUsesAreLinear(t *testing.T) {
+	for _, step := range []string{"mov.b64 %p<, %p>;\n", "add.u64 %p<, %p>, 8;\n",
+		"mov.b64 %p<, %p>; mov.f64 %d<, %d>;\n"} {
+		input := func(length int) string {
+			steps := new(strings.Builder)
+			n := 0
+			for ; steps.Len() < length; n++ {
+				steps.WriteString(strings.NewReplacer("<", fmt.Sprint(n), ">", fmt.Sprint(n+1)).Replace(step))
+			}
+			return fmt.Sprintf(`.version 8.0
+.target sm_80
+.address_size 64
+.entry f(.param .u64 p) { .reg .b64 %%p<%d>; .reg .f64 %%d<%[1]d>;
+%s ld.param.u64 %%p%d, [p]; add.f64 %%d%[3]d, %%d%[3]d, 1.0; st.global.f64 [%%p0], %%d0; ret; }
+`, n+1, steps, n)
+		}
+		testkit.CheckLinear(t, step, testkit.Lengths(), 100, input, func(text string) uint64 {
+			m, err := ptx.Parse("", text)
+			if err == nil {
+				err = ptx.Verify(m)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := m.Funcs()[0]
+			return testkit.Allocated(func() {
+				if u := usesOf(f); !u.params[f.Params[0]].written {
+					t.Errorf("%s: not written", step)
+				}
+			})
+		})
 	}
 }

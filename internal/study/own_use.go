@@ -24,12 +24,16 @@ type uses struct {
 
 	from  map[*ptx.Symbol]*ptx.Var // the parameter whose value, plus an offset, a register holds
 	types map[*ptx.Symbol]ptx.Type // the type that arithmetic gives to a register
+
+	learned   []*ptx.Symbol                // registers that were added to from or types, in this order
+	followers map[*ptx.Symbol][]*ptx.Instr // instructions that pass on the parameter or the type of a register
 }
 
 // usesOf follows the parameters of a kernel through its registers. It ignores the order of the
 // instructions, and loses values that the kernel keeps in local memory.
 func usesOf(f *ptx.Func) *uses {
-	u := &uses{params: map[*ptx.Var]*use{}, from: map[*ptx.Symbol]*ptx.Var{}, types: map[*ptx.Symbol]ptx.Type{}}
+	u := &uses{params: map[*ptx.Var]*use{}, from: map[*ptx.Symbol]*ptx.Var{}, types: map[*ptx.Symbol]ptx.Type{},
+		followers: map[*ptx.Symbol][]*ptx.Instr{}}
 	for _, v := range f.Params {
 		u.params[v] = &use{}
 	}
@@ -41,9 +45,11 @@ func usesOf(f *ptx.Func) *uses {
 		})
 	}
 	each(u.names)
-	for known := -1; known != len(u.from)+len(u.types); {
-		known = len(u.from) + len(u.types)
-		each(u.follow)
+	each(u.start)
+	for n := 0; n < len(u.learned); n++ {
+		for _, i := range u.followers[u.learned[n]] {
+			u.follow(i)
+		}
 	}
 	each(u.access)
 	return u
@@ -101,44 +107,65 @@ func base(o ptx.Operand) *ptx.Symbol {
 	return nil
 }
 
-// follow gives the result of an instruction the parameter of its sources, and both sides of a copy
-// the same type.
-func (u *uses) follow(i *ptx.Instr) {
-	if len(i.Args) < 2 {
-		return
+// sources returns the operands of an instruction whose parameter its result has too.
+func sources(i *ptx.Instr) []ptx.Operand {
+	switch {
+	case len(i.Args) < 2:
+		return nil
+	case i.Op == "mov" || i.Op == "add" || i.Op == "cvta" || i.Op == "selp":
+		return i.Args[1:]
+	case i.Op == "sub":
+		return i.Args[1:2]
+	case i.Op == "mad":
+		return i.Args[3:] // the addend
 	}
-	result := registers(i.Args[0])
-	sources := i.Args[1:]
-	switch i.Op {
-	case "mov":
-		u.copyTypes(result, registers(i.Args[1]))
-	case "ld":
-		if s := base(i.Args[1]); s != nil && u.params[s.Var] != nil {
-			u.derive(result, s.Var)
-		}
-		return
-	case "add", "cvta", "selp":
-	case "sub":
-		sources = sources[:1]
-	case "mad":
-		sources = sources[2:] // the addend
-	default:
-		sources = nil
-	}
-	for _, o := range sources {
+	return nil
+}
+
+// start records the types and the parameter that an instruction gives to its registers, and the
+// registers whose parameter or type it passes on.
+func (u *uses) start(i *ptx.Instr) {
+	for _, o := range sources(i) {
 		for _, s := range registers(o) {
-			if v := u.from[s]; v != nil {
-				u.derive(result, v)
-			}
+			u.followers[s] = append(u.followers[s], i)
 		}
 	}
-	if i.Op == "st" {
+	switch {
+	case len(i.Args) < 2:
+		return
+	case i.Op == "ld":
+		if s := base(i.Args[1]); s != nil && u.params[s.Var] != nil {
+			u.derive(registers(i.Args[0]), s.Var)
+		}
+		return
+	case i.Op == "mov":
+		for _, s := range registers(i.Args[0]) {
+			u.followers[s] = append(u.followers[s], i)
+		}
+	}
+	u.follow(i)
+	if i.Op == "mov" || i.Op == "st" {
 		return // of any type of the same size
 	}
 	for k, o := range i.Args {
-		if t := i.Type(k); slices.Contains([]ptx.Class{ptx.Float, ptx.Signed, ptx.Unsigned}, t.Class()) && i.Op != "mov" {
+		if t := i.Type(k); slices.Contains([]ptx.Class{ptx.Float, ptx.Signed, ptx.Unsigned}, t.Class()) {
 			for _, s := range registers(o) {
 				u.setType(s, t)
+			}
+		}
+	}
+}
+
+// follow gives the result of an instruction the parameter of its sources, and both sides of a copy
+// the same type.
+func (u *uses) follow(i *ptx.Instr) {
+	if i.Op == "mov" {
+		u.copyTypes(registers(i.Args[0]), registers(i.Args[1]))
+	}
+	for _, o := range sources(i) {
+		for _, s := range registers(o) {
+			if v := u.from[s]; v != nil {
+				u.derive(registers(i.Args[0]), v)
 			}
 		}
 	}
@@ -147,12 +174,14 @@ func (u *uses) follow(i *ptx.Instr) {
 func (u *uses) derive(result []*ptx.Symbol, v *ptx.Var) {
 	if len(result) == 1 && u.from[result[0]] == nil {
 		u.from[result[0]] = v
+		u.learned = append(u.learned, result[0])
 	}
 }
 
 func (u *uses) setType(s *ptx.Symbol, t ptx.Type) {
 	if _, known := u.types[s]; !known {
 		u.types[s] = t
+		u.learned = append(u.learned, s)
 	}
 }
 
