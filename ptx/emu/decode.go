@@ -161,6 +161,13 @@ func slotSize(t ptx.Type) uint32 {
 // collect lists the instructions, labels and variables of the body.
 func (d *decoder) collect() {
 	f, p := d.f, d.p
+	instructions := 1 // the return at the end of the body
+	f.Body.Walk(func(s ptx.Stmt) {
+		if _, ok := s.(*ptx.Instr); ok {
+			instructions++
+		}
+	})
+	f.code, p.sites = make([]inst, 0, instructions), slices.Grow(p.sites, instructions)
 	d.unused = map[*ptx.Instr]uint64{}
 	unused := uint64(0) // of the next instruction
 	var source ptx.Pos

@@ -299,7 +299,7 @@ func TestLoadIsLinear(t *testing.T) {
 			text.WriteString(c.after)
 			return text.String()
 		}
-		testkit.CheckLinear(t, c.repeated, testkit.Lengths(), 512, input, func(text string) uint64 {
+		testkit.CheckLinear(t, c.repeated, testkit.Lengths(), 200, input, func(text string) uint64 {
 			var err error
 			took := testkit.Allocated(func() {
 				var m *ptx.Module
