@@ -348,6 +348,7 @@ func TestTilesCoverC(t *testing.T) {
 // TestWorkspaceIsBounded checks that the free list is bounded, that workspaces have the requested
 // size, and that the most recently used one is returned first.
 func TestWorkspaceIsBounded(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var workspaces []workspace
 	for range 20 {
 		m := getWorkspace(8 << 20)
@@ -363,7 +364,7 @@ func TestWorkspaceIsBounded(t *testing.T) {
 	freeList.Lock()
 	total := 0
 	for _, m := range freeList.list {
-		total += len(m.all)
+		total += allocHugeBytes(len(m.all))
 	}
 	if total != freeList.bytes || total > maxFreeBytes {
 		t.Errorf("%d bytes are free, %d by the counter, want both equal and at most %d", total, freeList.bytes,

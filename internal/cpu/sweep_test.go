@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"sync"
@@ -9,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
 
@@ -166,11 +172,82 @@ func TestWorkspacesEnd(t *testing.T) {
 	sweeps.sweep()
 	use(1)
 	sweeps.sweep()
-	if n, bytes := kept(); n != 1 || bytes != size {
+	if n, bytes := kept(); n != 1 || bytes != allocHugeBytes(size) {
 		t.Errorf("%d workspaces of %d bytes are kept, want the one of %d that was used", n, bytes, size)
 	}
 	sweeps.sweep()
 	if n, bytes := kept(); n != 0 || bytes != 0 {
 		t.Errorf("%d workspaces of %d bytes are kept after two sweeps without a product", n, bytes)
+	}
+}
+
+// TestMemoryKept multiplies matrices of many sizes and types from several goroutines. Between the
+// products, workers and workspaces are bounded, and so is the memory that is reachable. After two
+// sweeps all of it is free.
+func TestMemoryKept(t *testing.T) {
+	const procs, slack = 4, 2 << 20 // for all that is not a workspace
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+	rng := testrand.New(t)
+	types := [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.BF16},
+		{dtype.F16, dtype.F16}, {dtype.BF16, dtype.F32}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}}
+	products := func(count int, seed uint64, longest float64) {
+		var all sync.WaitGroup
+		for g := range procs {
+			rng := rand.New(rand.NewPCG(seed, uint64(g)))
+			side := func() int { return int(math.Exp(rng.Float64() * math.Log(longest))) }
+			all.Go(func() {
+				for range count {
+					types := types[rng.IntN(len(types))]
+					multiply(t, types[0], types[1], side(), side(), side(), 1+rng.IntN(procs))
+				}
+			})
+		}
+		all.Wait()
+	}
+	kept := func() int {
+		for range 3 { // a sync.Pool keeps its values for a cycle
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	products(2*len(types), rng.Uint64(), 10) // starts all that later products use
+	sweeps.sweep()
+	sweeps.sweep()
+	before := kept()
+	for range testkit.Short(5) {
+		products(20, rng.Uint64(), 1200)
+		freeList.Lock()
+		bytes := freeList.bytes
+		freeList.Unlock()
+		n, more := workers(), kept()-before
+		if n >= procs || bytes > maxFreeBytes || more > bytes+slack {
+			t.Errorf("%d workers, %d bytes of workspaces and %d bytes of heap are kept, want at most %d, %d and %d", n, bytes,
+				more, procs-1, maxFreeBytes, bytes+slack)
+		}
+	}
+	sweeps.sweep()
+	sweeps.sweep()
+	if n, more := workers(), kept()-before; n != 0 || more > slack {
+		t.Errorf("%d workers and %d bytes of heap are kept after two sweeps, want none and at most %d", n, more, slack)
+	}
+}
+
+// multiply computes a product of zeros.
+func multiply(t *testing.T, in, out dtype.Type, m, n, k, threads int) {
+	a, b := gemm.Dense(in, m, k), gemm.Dense(in, k, n)
+	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	pl, err := NewPlan(&p, backend.Options{Threads: threads})
+	if err == nil {
+		err = pl.Run(t.Context(), &gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()),
+			gemm.C: make([]byte, p.C().Bytes())})
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

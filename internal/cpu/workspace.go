@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"unsafe"
@@ -17,17 +18,22 @@ type workspace struct {
 	unused    bool // since the last sweep
 }
 
-// freeList holds unused workspaces, at most maxFreeBytes, the most recently used last. They are
-// dropped after about [idleTime]. A sync.Pool would lose the workspace of a goroutine that has
-// moved to another processor meanwhile, and clearing megabytes of new memory takes longer than a
-// small product.
+// freeList holds unused workspaces, the most recently used last. They are dropped if they take too
+// much memory, and after about [idleTime]. A sync.Pool would lose the workspace of a goroutine that
+// has moved to another processor meanwhile, and clearing megabytes of new memory takes longer than
+// a small product.
 var freeList struct {
 	sync.Mutex
 	list  []workspace
-	bytes int
+	bytes int // that their allocations take
 }
 
+// maxFreeBytes is the memory that the free list may take if GOMAXPROCS is at most 16. Otherwise it
+// may take two huge pages for each, the allocation for a workspace of up to one page.
 const maxFreeBytes = 64 << 20
+
+// tooMuch reports whether bytes is more than the free list may take.
+func tooMuch(bytes int) bool { return bytes > maxFreeBytes && bytes > 2*hugePage*runtime.GOMAXPROCS(0) }
 
 // getWorkspace returns a workspace of n bytes with arbitrary contents. Call put when nothing uses
 // it any more.
@@ -39,7 +45,7 @@ func getWorkspace(n int) workspace {
 	for i := len(freeList.list) - 1; i >= 0; i-- {
 		if m := freeList.list[i]; len(m.all) >= n {
 			freeList.list = slices.Delete(freeList.list, i, i+1)
-			freeList.bytes -= len(m.all)
+			freeList.bytes -= allocHugeBytes(len(m.all))
 			freeList.Unlock()
 			return workspace{all: m.all, free: m.all}
 		}
@@ -49,13 +55,13 @@ func getWorkspace(n int) workspace {
 	return workspace{all: all, free: all}
 }
 
-// put returns the workspace to the free list and drops the oldest ones beyond maxFreeBytes.
+// put returns the workspace to the free list and drops the oldest ones if they take too much.
 func (m *workspace) put() {
-	if n := len(m.all); 0 < n && n <= maxFreeBytes {
+	if n := allocHugeBytes(len(m.all)); len(m.all) > 0 && !tooMuch(n) {
 		freeList.Lock()
 		old := 0
-		for freeList.bytes += n; freeList.bytes > maxFreeBytes; old++ {
-			freeList.bytes -= len(freeList.list[old].all)
+		for freeList.bytes += n; tooMuch(freeList.bytes); old++ {
+			freeList.bytes -= allocHugeBytes(len(freeList.list[old].all))
 		}
 		freeList.list = append(slices.Delete(freeList.list, 0, old), *m)
 		freeList.Unlock()
@@ -71,7 +77,7 @@ func dropUnused() int {
 	defer freeList.Unlock()
 	freeList.list = slices.DeleteFunc(freeList.list, func(m workspace) bool {
 		if m.unused {
-			freeList.bytes -= len(m.all)
+			freeList.bytes -= allocHugeBytes(len(m.all))
 		}
 		return m.unused
 	})
@@ -102,11 +108,19 @@ func allocHuge(n int) []byte {
 	if n < hugePage/2 {
 		return allocAligned(n)
 	}
-	whole := (n + hugePage - 1) &^ (hugePage - 1)
-	b := make([]byte, whole+hugePage)
-	b = b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%hugePage:][:whole]
+	b := make([]byte, allocHugeBytes(n))
+	b = b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%hugePage:][:len(b)-hugePage]
 	preferHugePages(b)
 	return b[:n:n]
+}
+
+// allocHugeBytes returns the number of bytes that allocHuge allocates for n: whole huge pages, and
+// one more in which the first begins.
+func allocHugeBytes(n int) int {
+	if n < hugePage/2 {
+		return n + cacheLine
+	}
+	return (n+hugePage-1)&^(hugePage-1) + hugePage
 }
 
 const hugePage = 2 << 20
