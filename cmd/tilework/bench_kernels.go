@@ -31,15 +31,22 @@ func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan 
 	if f.kernels == "none" {
 		return nil, nil
 	}
-	p := picker{device: device, problems: problems, plan: plan}
+	p := picker{device: device, problems: problems, plan: plan, known: map[string]bool{}}
 	var picks []pick
+	items, picked := map[string]bool{}, map[string]bool{}
 	for name := range strings.SplitSeq(cmp.Or(f.kernels, "auto"), ",") {
-		named, err := p.named(strings.TrimSpace(name))
+		name = strings.TrimSpace(name)
+		if items[name] {
+			continue
+		}
+		items[name] = true
+		named, err := p.named(name)
 		if err != nil {
 			return nil, fmt.Errorf("--kernels: %w", err)
 		}
 		for _, k := range named {
-			if !slices.ContainsFunc(picks, func(other pick) bool { return other.name == k.name }) {
+			if !picked[k.name] {
+				picked[k.name] = true
 				picks = append(picks, k)
 			}
 		}
@@ -59,6 +66,7 @@ type picker struct {
 	problems []gemm.Problem
 	plan     planner
 	lacking  []string // why kernels cannot compute some problems, each reason once
+	known    map[string]bool
 }
 
 // named returns the kernels of an item of --kernels that can compute some problem.
@@ -107,7 +115,8 @@ func (p *picker) chosen(kernel string) (names []string, err error) {
 		switch {
 		case errors.Is(err, gemm.ErrUnsupported):
 			reason := strings.TrimPrefix(err.Error(), gemm.ErrUnsupported.Error()+": ")
-			if !slices.Contains(p.lacking, reason) {
+			if !p.known[reason] {
+				p.known[reason] = true
 				p.lacking = append(p.lacking, reason)
 			}
 		case err != nil:

@@ -192,11 +192,12 @@ func (f *reportFlags) writeTable(w io.Writer, sources []report.Source) error {
 // others.
 func readSources(ctx context.Context, paths []string, stdin io.Reader) ([]report.Source, error) {
 	var sources []report.Source
-	names := distinct(paths)
+	names, read := distinct(paths), map[string]bool{}
 	for i, path := range paths {
-		if slices.Contains(paths[:i], path) {
+		if read[path] {
 			return nil, fmt.Errorf("%s is named twice", path)
 		}
+		read[path] = true
 		records, err := readRecordFile(ctx, path, stdin)
 		if err != nil {
 			return nil, err
@@ -226,14 +227,13 @@ func distinct(paths []string) []string {
 			parts[i] = parts[i][:len(parts[i])-1]
 		}
 	}
-	names := make([]string, len(paths))
+	names, taken := make([]string, len(paths)), map[string]bool{}
 	for i := range parts {
 		names[i] = last(parts[i])
+		taken[names[i]] = true
 	}
-	for i := range names {
-		if slices.Index(names, names[i]) != i {
-			return paths
-		}
+	if len(taken) < len(names) {
+		return paths
 	}
 	return names
 }

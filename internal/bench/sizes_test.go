@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tilework/internal/testkit"
 )
 
 func TestParseSizes(t *testing.T) {
@@ -89,4 +91,22 @@ func matches(err error, want string) bool {
 		return err == nil
 	}
 	return err != nil && strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "\n")
+}
+
+// TestListsAreLinear checks for each kind of item that the bytes that parsing a list allocates grow
+// with its length.
+func TestListsAreLinear(t *testing.T) {
+	for _, item := range []string{
+		"1,", "1..2x2,", "1..9999+1,", "1x1x1,", "1x", "1", "0", "x", "+", "..", ",", " ", " 1 ,",
+	} {
+		input := func(n int) string { return strings.Repeat(item, n/len(item)) + "1" }
+		for name, parse := range map[string]func(string) error{
+			"sizes":  func(text string) error { _, err := ParseSizes(text); return err },
+			"shapes": func(text string) error { _, err := ParseShapes(text); return err },
+		} {
+			testkit.CheckLinear(t, name+" "+item, testkit.Lengths(), 100, input, func(text string) uint64 {
+				return testkit.Allocated(func() { parse(text) }) // with or without an error
+			})
+		}
+	}
 }

@@ -174,17 +174,18 @@ func (c *Cache) Remove(key string) error {
 
 // Clear removes all entries, including invalid ones, and returns the number of removed entries.
 func (c *Cache) Clear() (n int, err error) {
+	var errs []error
 	for _, path := range c.files("*.json") {
-		if removed := os.Remove(path); removed == nil {
+		if err := os.Remove(path); err == nil {
 			n++
-		} else if !errors.Is(removed, fs.ErrNotExist) {
-			err = errors.Join(err, removed)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	for _, path := range c.files("new-*") { // temporary files of killed processes
-		err = errors.Join(err, os.Remove(path))
+		errs = append(errs, os.Remove(path))
 	}
-	return n, err
+	return n, errors.Join(errs...)
 }
 
 // Put stores a value under a key.

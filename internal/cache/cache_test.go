@@ -281,6 +281,70 @@ func TestLock(t *testing.T) {
 	again()
 }
 
+// TestDecodeIsLinear checks for each kind of token that the bytes that decode allocates grow with
+// the length of the entry, up to the longest one.
+func TestDecodeIsLinear(t *testing.T) {
+	for _, c := range []struct{ start, token, end string }{
+		{`{"key":"`, "x", `"}`}, {`{"key":"`, `\u0041`, `"}`}, {`{"key":"`, "\xff", `"}`}, {`{"`, "x", `":1}`},
+		{`{`, `"key":"",`, `"key":""}`}, {`{`, `"x":1,`, `"x":1}`}, {`{"value":[`, "1,", "1]}"}, {`{"value":`, "[", ""},
+		{`{"value":`, `{"":`, ""}, {`{"value":`, "1", "}"}, {`{"value":`, " ", "1}"}, {"", " ", "{}"}, {"{}", " ", ""},
+	} {
+		input := func(n int) string {
+			n -= len(c.start) + len(c.end)
+			return c.start + strings.Repeat(c.token, n/len(c.token)) + c.end
+		}
+		lengths := []int{maxEntry / 8, maxEntry / 4, maxEntry / 2, maxEntry}
+		testkit.CheckLinear(t, c.start+c.token+"…", lengths, 64, input, func(text string) uint64 {
+			return testkit.Allocated(func() { decode([]byte(text)) }) // with or without an error
+		})
+	}
+}
+
+// TestLongFile checks that a file longer than an entry costs no more than the longest entry.
+func TestLongFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long")
+	for _, n := range testkit.Lengths() {
+		if err := os.WriteFile(path, make([]byte, n+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		took := testkit.Allocated(func() {
+			if _, _, err := read(path); err == nil {
+				t.Errorf("a file of %d bytes is an entry", n+1)
+			}
+		})
+		if took > 8*maxEntry {
+			t.Errorf("%d bytes allocated for a file of %d, want at most %d", took, n+1, 8*maxEntry)
+		}
+	}
+}
+
+// TestClearFails checks that the error of Clear has a line for each entry that cannot be removed,
+// and that eight times as many lines take at most 16 times the memory.
+func TestClearFails(t *testing.T) {
+	cost := func(entries int) uint64 {
+		c := At(t.TempDir())
+		for i := range entries {
+			if err := os.MkdirAll(filepath.Join(c.dir, fmt.Sprint(i, ".json"), "full"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := ""
+		took := testkit.Allocated(func() {
+			n, err := c.Clear()
+			if text = fmt.Sprint(err); n > 0 {
+				t.Errorf("%d entries are removed, want none", n)
+			}
+		})
+		if n := strings.Count(text, "\n") + 1; n != entries {
+			t.Errorf("%d lines, want %d", n, entries)
+		}
+		return took
+	}
+	if few, many := cost(50), cost(400); many > 16*few {
+		t.Errorf("%d bytes allocated for 50 lines and %d for 400", few, many)
+	}
+}
+
 // FuzzDecode checks that decode accepts only files with the right version and checksum.
 func FuzzDecode(f *testing.F) {
 	good, err := encode("a", value)
