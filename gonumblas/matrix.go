@@ -53,6 +53,27 @@ func (m matrix[T]) set(from matrix[T]) {
 	}
 }
 
+// scale multiplies all elements by alpha.
+func (m matrix[T]) scale(alpha T) {
+	if m.right != 1 {
+		m = m.t()
+	}
+	for i := range m.rows {
+		row := m.data[i*m.down:][:m.cols]
+		for j := range row {
+			row[j] *= alpha
+		}
+	}
+}
+
+// beside copies a and b, of equally many rows, to data as one matrix.
+func beside[T float32 | float64](a, b matrix[T], data []T) matrix[T] {
+	m := dense(a.rows, a.cols+b.cols, data)
+	m.sub(0, 0, a.rows, a.cols).set(a)
+	m.sub(0, a.cols, b.rows, b.cols).set(b)
+	return m
+}
+
 // tilework returns the matrix as an operand of a product.
 func (m matrix[T]) tilework() tilework.Matrix[T] {
 	if m.right != 1 {

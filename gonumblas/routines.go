@@ -76,7 +76,11 @@ func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a 
 	if s == blas.Right { // C = B·A is Cᵀ = A·Bᵀ
 		vb, vc = vb.t(), vc.t()
 	}
-	room := r.borrow(rankRoom(side))
+	size := rankRoom(side)
+	if !multipliesParts(alpha) {
+		size = side * side
+	}
+	room := r.borrow(size)
 	r.symmetricProduct(alpha, va, vb, beta, vc, *room)
 	r.rooms.Put(room)
 }
@@ -122,6 +126,15 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 	}
 	room := r.borrow(rankRoom(n))
 	defer r.rooms.Put(room)
+	if !multipliesParts(alpha) { // a single product, of [A B] and [B A]ᵀ
+		operands := r.borrow(4 * n * k)
+		defer r.rooms.Put(operands)
+		ab, ba := beside(va, vb, (*operands)[:2*n*k]), beside(vb, va, (*operands)[2*n*k:])
+		r.rankUpdate(2*k, beta, vc, *room, func(beta T, i, j, rows, cols int, c matrix[T]) {
+			r.gemm(alpha, ab.sub(i, 0, rows, 2*k), ba.sub(j, 0, cols, 2*k).t(), beta, c)
+		})
+		return
+	}
 	r.rankUpdate(k, beta, vc, *room, func(beta T, i, j, rows, cols int, c matrix[T]) {
 		r.gemm(alpha, va.sub(i, 0, rows, k), vb.sub(j, 0, cols, k).t(), beta, c)
 		r.gemm(alpha, vb.sub(i, 0, rows, k), va.sub(j, 0, cols, k).t(), 1, c)

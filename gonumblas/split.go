@@ -9,11 +9,14 @@ import (
 // rankRoom returns the number of elements of scratch memory for a symmetric n×n matrix.
 func rankRoom(n int) int { return min(n, symmBlock) * min(n, symmBlock) }
 
-// symmetricProduct computes C ← α·A·B + β·C for a symmetric A. room holds rankRoom(a.rows)
-// elements.
+// multipliesParts reports whether α may multiply the parts of a sum: it cannot make one overflow.
+func multipliesParts[T float32 | float64](alpha T) bool { return -1 <= alpha && alpha <= 1 }
+
+// symmetricProduct computes C ← α·A·B + β·C for a symmetric A. room has the elements of A if α may
+// not multiply parts, and otherwise rankRoom(a.rows) elements.
 func (r *routines[T]) symmetricProduct(alpha T, a triangle[T], b matrix[T], beta T, c matrix[T], room []T) {
 	n := a.rows
-	if n <= symmBlock {
+	if n <= symmBlock || !multipliesParts(alpha) {
 		whole := room[:n*n]
 		for i := range n {
 			part, first := a.row(i)
@@ -66,6 +69,10 @@ func (r *routines[T]) rankUpdate(k int, beta T, c triangle[T], room []T,
 // multiply computes B ← α·A·B.
 func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
 	switch {
+	case !multipliesParts(alpha):
+		r.multiply(1, a, b)
+		b.scale(alpha)
+		return
 	case a.rows > block.MaxSize:
 	case terms(a.rows, a.rows, b.cols) <= smallTriangle:
 		smallMultiply(alpha, a, b)

@@ -5,16 +5,22 @@ package cpu
 import (
 	"context"
 	"testing"
-	"tilework/internal/backend"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 )
 
-// TestSmallCAllocatesNothing checks that split-K and dot products allocate no memory. It does not
-// run under the race detector, where sync.Pool drops items at random.
-func TestSmallCAllocatesNothing(t *testing.T) {
-	for _, s := range [][3]int{{1, 1, 1000}, {3, 4, 100_000}, {33, 1, 40_000}} {
-		p, b := random(t, dtype.F32, s[0], s[1], s[2])
+// TestProductsAllocateNothing checks that split-K, dot products, and those whose finished sums a
+// factor multiplies allocate no memory. It does not run under the race detector, where sync.Pool
+// drops items at random.
+func TestProductsAllocateNothing(t *testing.T) {
+	for _, s := range []struct {
+		m, n, k     int
+		alpha, beta float64
+	}{{1, 1, 1000, 1, 0}, {3, 4, 100_000, 1, 0}, {33, 1, 40_000, 1, 0}, {40, 40, 900, 2.5, 1}, {4, 900, 900, 2.5, 1},
+		{90, 100, 900, 2.5, 0}} {
+		p, b := random(t, dtype.F32, s.m, s.n, s.k)
+		p.Alpha, p.Beta = complex(s.alpha, 0), complex(s.beta, 0)
 		if n := testing.AllocsPerRun(20, func() {
 			pl, err := NewPlan(&p, backend.Options{Threads: 1})
 			if err != nil {

@@ -27,6 +27,7 @@ type axpy[T scalar] struct {
 	a           strided[T] // all of A, widened if necessary
 	b           operand[T]
 	alpha, beta T
+	betaOfSums  T // beta, or 0 if the sums do not go to C
 	partial     partial[T]
 	c           target[T]
 	nc          int              // columns of C per task
@@ -60,14 +61,17 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	mk.describeStored(&d.b, &p.Layouts[large], b[large])
 	d.c.prepare(pl, mk, b, swapped)
 	d.beta = d.c.betaForSums(T(real(p.Beta)))
+	if d.c.cs == 1 {
+		d.betaOfSums = d.beta
+	}
 	whole := 1 // steps of K that a kernel always adds at once
 	if d.tiles, d.depth = mk.axpyTiles(p.In(), d.m, d.k), axpyDepth; d.tiles.kernels != nil {
 		d.depth = d.tiles.depth(d.m)
 		whole = d.depth
 	}
-	d.partial.deferAlpha(p, d.k <= whole, &d.alpha, &d.beta)
+	d.partial.deferAlpha(p, d.k <= whole, &d.alpha, &d.betaOfSums)
 	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
-	if d.sumsApart() {
+	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, axpySums/d.m, d.NR)
 	}
 	if d.b.widen != nil {
@@ -77,9 +81,6 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
 	}
 }
-
-// sumsApart reports whether the sums go to scratch memory before they go to C.
-func (d *axpy[T]) sumsApart() bool { return d.c.cs != 1 || d.partial.apart }
 
 func (d *axpy[T]) reset() { *d = axpy[T]{} }
 
@@ -97,7 +98,7 @@ func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }
 // scratchSizes returns the elements of scratch memory per worker: for sums of a C without
 // contiguous rows, for elements of B that are widened or copied, and for the epilogue.
 func (d *axpy[T]) scratchSizes() (sums, piece, spare int) {
-	if d.sumsApart() {
+	if d.c.cs != 1 {
 		sums = axpySums
 	}
 	switch {
@@ -118,7 +119,7 @@ func (d *axpy[T]) bytes() int {
 	if d.tiles.kernels != nil {
 		small = allocBytes[T](d.panelElems()) + allocBytes[T](d.k)
 	}
-	return small + d.c.bytes(d.m, d.n) + allocBytes[T](d.threads*(sums+piece+spare))
+	return small + d.c.bytes(d.m, d.n) + allocBytes[T](d.threads*(sums+piece+spare)) + d.partial.bytes()
 }
 
 func (d *axpy[T]) bind(m *workspace, _ []phaseState) {
@@ -130,6 +131,7 @@ func (d *axpy[T]) bind(m *workspace, _ []phaseState) {
 	}
 	d.c.bind(m, d.m, d.n)
 	d.scratch = alloc[T](m, d.threads*(sums+piece+spare))
+	d.partial.bind(m)
 }
 
 func (d *axpy[T]) do(task, worker int) {
@@ -138,29 +140,29 @@ func (d *axpy[T]) do(task, worker int) {
 	ofSums, ofPiece, spare := d.scratchSizes()
 	memory := d.scratch[worker*(ofSums+ofPiece+spare):][:ofSums+ofPiece+spare]
 	sums, piece, tmp := memory[:ofSums], memory[ofSums:][:ofPiece], memory[ofSums+ofPiece:]
-	if d.sumsApart() {
-		d.sum(j0, cols, sums, cols, d.alpha, 0, piece)
+	if d.c.cs == 1 {
+		d.sum(j0, cols, d.c.data[j0:], d.c.rs, piece)
 	} else {
-		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
-	}
-	switch {
-	case d.c.cs != 1:
-		alpha, beta := d.partial.factors(1, d.beta)
-		d.c.addRows(0, j0, d.m, cols, sums, cols, alpha, beta)
-	case d.partial.apart:
-		d.partial.finish(d.microKernel, d.m, cols, sums, cols, d.c.data[j0:], d.c.rs)
-	default:
-		d.partial.finish(d.microKernel, d.m, cols, d.c.data[j0:], d.c.rs, nil, 0)
+		d.sum(j0, cols, sums, cols, piece)
+		d.c.addRows(0, j0, d.m, cols, sums, cols, d.beta)
 	}
 	d.c.finish(0, j0, d.m, cols, tmp)
 }
 
-// sum adds the product of A and cols columns of B to c. piece is memory for elements of B.
-func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
+// sum stores the product of A and cols columns of B in c, or adds it if C is there. piece is memory
+// for elements of B.
+func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, piece []T) {
 	if d.tiles.kernels != nil {
-		d.sumTiles(j0, cols, c, ldc, alpha, beta, piece)
-		return
+		d.sumTiles(j0, cols, c, ldc, piece)
+	} else {
+		d.sumRows(j0, cols, c, ldc, piece)
 	}
+	d.partial.finish(d.microKernel, d.m, cols, c, ldc)
+}
+
+// sumRows is sum with kernels that add a few rows of B to a few rows of C.
+func (d *axpy[T]) sumRows(j0, cols int, c []T, ldc int, piece []T) {
+	beta := d.betaOfSums
 	for p0 := 0; p0 < d.k; p0 += d.depth {
 		depth := min(d.depth, d.k-p0)
 		b, ldb := d.b.readBlock(p0, j0, depth, cols, piece)
@@ -170,7 +172,7 @@ func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
 			for p := p0; p < p0+depth; {
 				y := min(bits.Len(uint(p0+depth-p)), len(d.Update[x])) - 1
 				d.Update[x][y](d.a.at(i, p), d.a.rs, d.a.cs, &slice(b, (depth-1)*ldb+cols)[(p-p0)*ldb], ldb,
-					&c[i*ldc], ldc, cols, alpha, beta)
+					&c[i*ldc], ldc, cols, d.alpha, beta)
 				beta = 1
 				p += 1 << y
 			}

@@ -34,14 +34,12 @@ type blocked[T scalar] struct {
 	a, b        operand[T]
 	alpha, beta T
 
-	// c receives the sums. It is C itself or a scratch block of ms×ns: if C has another type than the
-	// sums, from which the epilogue converts, or if the sums are apart from C, which is in final.
+	// c receives the sums. It is C itself or, if C has another type, a scratch block of ms×ns from
+	// which the epilogue converts to C.
 	c        []T
 	ldc      int
 	scratch  bool
 	partial  partial[T]
-	final    []T
-	ldf      int
 	epilogue epilogue[T]
 	onTile   func(i, j, rows, cols int) // called with each final tile of C, unless nil
 
@@ -91,9 +89,6 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 		d.beta = 0 // the epilogue adds β·C
 	}
 	d.partial.deferAlpha(p, d.k <= d.kc, &d.alpha, &d.beta)
-	if d.partial.apart {
-		d.scratch, d.final, d.ldf = true, dtype.View[T](b[gemm.C]), p.C().LD
-	}
 	d.copies = packed == nil && mk.canCopy(p) &&
 		(d.threads == 1 || d.m <= copiedBlocks*d.mc && d.n >= d.threads*max(d.m/2, mk.NR))
 	d.keeps = d.threads == 1 && d.m > d.mc
@@ -178,7 +173,8 @@ func (d *blocked[T]) sizes() (a, b, c int) {
 
 func (d *blocked[T]) bytes() int {
 	a, b, c := d.sizes()
-	return allocBytes[T](a) + allocBytes[T](b) + allocBytes[T](c) + allocBytes[T](d.threads*d.rowElems())
+	return allocBytes[T](a) + allocBytes[T](b) + allocBytes[T](c) + allocBytes[T](d.threads*d.rowElems()) +
+		d.partial.bytes()
 }
 
 func (d *blocked[T]) bind(m *workspace, states []phaseState) {
@@ -188,6 +184,7 @@ func (d *blocked[T]) bind(m *workspace, states []phaseState) {
 		d.c = alloc[T](m, c)
 	}
 	d.rows, d.states = alloc[T](m, d.threads*d.rowElems()), states
+	d.partial.bind(m)
 }
 
 // steps returns the number of steps for k terms, rounded up to whole blocks of A. blockOf returns
@@ -409,7 +406,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 		high = equalParts(rows, d.MR, 1)
 		first = high
 	}
-	finishes := last && (d.epilogue.needed || d.partial.deferred) && !d.partial.apart
+	finishes := last && (d.epilogue.needed || d.partial.deferred)
 	for jr := 0; jr < cols; jr += d.NR {
 		b, ahead := d.panel(w, j+jr, worker)
 		cols := min(d.NR, cols-jr)
@@ -452,33 +449,18 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 				d.Packed(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			}
 			if finishes {
-				d.complete(c[at:], w.i0+i+ir, w.j0+j+jr, m, cols, worker)
+				d.partial.finish(d.microKernel, m, cols, c[at:], d.ldc)
+				if d.epilogue.needed {
+					d.epilogue.apply(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(worker))
+				}
 			}
 		}
-		if last && d.onTile != nil && !d.partial.apart {
+		if last && d.onTile != nil {
 			d.onTile(w.i0+i, w.j0+j+jr, rows, cols)
-		}
-	}
-	if last && d.partial.apart { // all at once, because C has long rows
-		d.complete(c[at:], w.i0+i, w.j0+j, rows, cols, worker)
-		if d.onTile != nil {
-			d.onTile(w.i0+i, w.j0+j, rows, cols)
 		}
 	}
 	if d.nonTemporal {
 		asm.Fence()
-	}
-}
-
-// complete turns rows×cols sums, which belong at (i, j) of C, into elements of C.
-func (d *blocked[T]) complete(sums []T, i, j, rows, cols, worker int) {
-	c, ldc := sums, d.ldc
-	if d.partial.apart {
-		c, ldc = d.final[i*d.ldf+j:], d.ldf
-	}
-	d.partial.finish(d.microKernel, rows, cols, sums, d.ldc, c, ldc)
-	if d.epilogue.needed {
-		d.epilogue.apply(c, ldc, i, j, rows, cols, d.tmp(worker))
 	}
 }
 

@@ -22,7 +22,6 @@ type direct[T scalar] struct {
 	ldb, ldc    int
 	alpha, beta T
 	partial     partial[T]
-	apart       []T // for each worker, sums that are apart from C
 	epilogue    epilogue[T]
 	onTile      func(i, j, rows, cols int) // see blocked
 	threads     int
@@ -323,23 +322,15 @@ func (d *direct[T]) copyElems() int {
 	return d.threads * d.kc * d.NR
 }
 
-// apartElems returns the number of elements of all workers' sums that are apart from C.
-func (d *direct[T]) apartElems() int {
-	if !d.partial.apart {
-		return 0
-	}
-	return d.threads * d.mc * d.nc
-}
-
 func (d *direct[T]) bytes() int {
-	return allocBytes[T](d.panelElems()) + allocBytes[T](d.copyElems()) + allocBytes[T](d.apartElems()) +
-		allocBytes[T](d.threads*d.edgeScratchSize())
+	return allocBytes[T](d.panelElems()) + allocBytes[T](d.copyElems()) +
+		allocBytes[T](d.threads*d.edgeScratchSize()) + d.partial.bytes()
 }
 
 func (d *direct[T]) bind(m *workspace, states []phaseState) {
 	d.panels, d.copyBuf, d.states = alloc[T](m, d.panelElems()), alloc[T](m, d.copyElems()), states
-	d.apart = alloc[T](m, d.apartElems())
 	d.edgeScratch = alloc[T](m, d.threads*d.edgeScratchSize())
+	d.partial.bind(m)
 }
 
 // runSerial computes the product on the calling goroutine, without an [execution]. It allocates
@@ -418,21 +409,15 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 		tiledCols -= d.edgeCols
 	}
 	c := d.c[i0*d.ldc+j0:]
-	sums, lds := c, d.ldc
-	if d.partial.apart {
-		sums, lds = d.apart[worker*d.mc*d.nc:], d.nc
-	}
 	if d.algorithm == algoRows {
-		d.computeRows(i0, j0, rows, tiledCols, sums, lds)
+		d.computeRows(i0, j0, rows, tiledCols)
 	} else {
-		d.computeTiles(i0, j0, rows, tiledCols, sums, lds, worker)
-	}
-	if tiledCols > 0 {
-		d.partial.finish(d.microKernel, rows, tiledCols, sums, lds, c, d.ldc)
+		d.computeTiles(i0, j0, rows, tiledCols, worker)
 	}
 	if tiledCols < cols {
 		d.computeEdge(i0, rows, d.edgeScratch[worker*d.edgeScratchSize():])
 	}
+	d.partial.finish(d.microKernel, rows, cols, c, d.ldc)
 	if d.nonTemporal {
 		asm.Fence()
 	}
@@ -454,9 +439,9 @@ func (d *direct[T]) updates() (most, depths int) {
 	return most, len(d.Update[most-1])
 }
 
-// computeRows computes a part of C at c along its rows, with the Update kernels. It computes single
-// rows if they are written with non-temporal stores or in aligned vectors.
-func (d *direct[T]) computeRows(i0, j0, rows, cols int, c []T, ldc int) {
+// computeRows computes a part of C along its rows, with the Update kernels. It computes single rows
+// if they are written with non-temporal stores or in aligned vectors.
+func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 	b, ldb := d.b, d.ldb
 	if d.packs() {
 		b, ldb = d.panels, d.panelCols
@@ -470,7 +455,7 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int, c []T, ldc int) {
 	}
 	if ofRows != nil {
 		for i := i0; i < i0+rows; i++ {
-			ofRows[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &c[(i-i0)*ldc], ldc, cols, d.alpha, 0)
+			ofRows[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols, d.alpha, 0)
 		}
 		return
 	}
@@ -480,8 +465,8 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int, c []T, ldc int) {
 		beta := d.beta
 		for p := 0; p < d.k; {
 			y := min(bits.Len(uint(d.k-p)), depths) - 1
-			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &c[(i-i0)*ldc], ldc, cols, d.alpha,
-				beta)
+			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
+				d.alpha, beta)
 			beta = 1
 			p += 1 << y
 		}
@@ -489,14 +474,14 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int, c []T, ldc int) {
 	}
 }
 
-// computeTiles computes a part of C at c tile by tile.
-func (d *direct[T]) computeTiles(i0, j0, rows, cols int, c []T, ldc, worker int) {
+// computeTiles computes a part of C tile by tile.
+func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 	if d.narrow {
 		b, ldb := &d.b[0], d.ldb
 		if d.packs() {
 			b, ldb = d.panel(0, 0, d.k, worker), d.panelCols
 		}
-		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &c[0], ldc, cols, d.alpha)
+		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
 		return
 	}
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
@@ -527,7 +512,8 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols int, c []T, ldc, worker int)
 			i, high := i0, height
 			if d.algorithm == algoCopy && n == d.NR {
 				panel := &d.copyBuf[worker*d.kc*d.NR]
-				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &c[j-j0], panel, 0, ldc, n, d.alpha, beta)
+				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha,
+					beta)
 				i += d.MR
 				b, ldb = panel, d.NR
 				high = equalParts(i0+rows-i, len(d.Direct), 1)
@@ -545,7 +531,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols int, c []T, ldc, worker int)
 					tiles = min((i0+rows-i)/m, max(columnSteps/k, 1))
 				}
 				next, apart := ahead.take(k / asm.DirectAhead)
-				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &c[(i-i0)*ldc+j-j0], next, apart, ldc, n,
+				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], next, apart, d.ldc, n,
 					d.alpha, beta)
 				i += tiles * m
 			}

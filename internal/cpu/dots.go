@@ -16,7 +16,6 @@ type dots[T scalar] struct {
 	dotTiles[T]
 	k       int
 	widens  bool                 // whether x and y have another type than T, and are
-	tiled   bool                 // whether one call of a kernel reads all rows of y, and C has the sums
 	wide    []asm.WideningDot[T] // the kernels for 1, 2, … rows of y that widen x, if there are any
 	read    operand[T]           // x
 	small   operand[T]           // and y as stored
@@ -83,13 +82,9 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	d.alpha = alphaOf[T](p)
 	d.target.prepare(pl, mk, b, !xIsA)
 	d.beta = d.target.betaForSums(T(real(p.Beta)))
-	d.kc = dtype.Of[T]().Elements(dotsRowBytes)
-	if !d.widens && d.s <= d.maxDotCols() {
-		kc := equalParts(d.k, dtype.Of[T]().Elements(dotsBytes/d.s), mk.NR)
-		if d.tiled = d.k <= kc || d.beta == 0 || multipliesParts(p); d.tiled {
-			d.kc = kc
-			d.partial.deferAlpha(p, d.k <= kc, &d.alpha, &d.beta)
-		}
+	if d.kc = dtype.Of[T]().Elements(dotsRowBytes); d.inTiles() {
+		d.kc = equalParts(d.k, dtype.Of[T]().Elements(dotsBytes/d.s), mk.NR)
+		d.partial.deferAlpha(p, d.k <= d.kc, &d.alpha, &d.beta)
 	}
 	d.lc = equalParts(d.l, max(64, d.l/(8*d.threads)), d.height)
 }
@@ -129,6 +124,9 @@ func (mk *microKernel[T]) dotsTall(l, s, k int) bool {
 	lanes := mk.lanes()
 	return len(mk.Tall) > 0 && s == 1 && lanes <= l && 1 < k && k <= dotsTallVectors*lanes
 }
+
+// inTiles reports whether one call of a kernel reads all rows of y. C then has the sums.
+func (d *dots[T]) inTiles() bool { return !d.widens && d.s <= d.maxDotCols() }
 
 func (d *dots[T]) reset() { *d = dots[T]{} }
 
@@ -211,7 +209,7 @@ func (d *dots[T]) do(task, worker int) {
 	memory := d.scratch[worker*d.scratchSize():][:d.scratchSize()]
 	first := task * d.lc
 	rows := min(d.lc, d.l-first)
-	if d.tiled {
+	if d.inTiles() {
 		beta := d.beta
 		for p := 0; p < d.k; p += d.kc {
 			d.compute(first, first+rows, p, min(d.kc, d.k-p), beta, memory[:workerSums])

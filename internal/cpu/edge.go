@@ -45,17 +45,15 @@ func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 	if csb != 1 {
 		b = b.copyRows(d.edgeCols, d.k, columns)
 	}
-	alpha, beta := d.partial.factors(d.alpha, d.beta) // all of K is one part
-	t := dotTiles[T]{x: d.a, ldx: d.rsa, y: b, c: strided[T]{d.c[j:], d.ldc, 1}, alpha: alpha}
+	t := dotTiles[T]{x: d.a, ldx: d.rsa, y: b, c: strided[T]{d.c[j:], d.ldc, 1}, alpha: d.alpha}
 	t.prepare(d.microKernel, d.m, d.edgeCols, d.dotsTall(d.m, d.edgeCols, d.k))
-	t.compute(i0, i0+rows, 0, d.k, beta, sums)
+	t.compute(i0, i0+rows, 0, d.k, d.beta, sums)
 }
 
 // computeEdgeAlongA computes the last columns of n rows as a tile of the transposed product, with
 // the order of summation of the other tiles.
 func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], sums []T) {
-	alpha, beta := d.partial.factors(d.alpha, d.beta)
-	if beta != 0 {
+	if d.beta != 0 {
 		for x := range d.edgeCols {
 			for y := range n {
 				sums[x*d.NR+y] = *c.at(j+x, i+y)
@@ -66,7 +64,7 @@ func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], s
 	if d.algorithm == algoDeep && d.edgeCols <= len(d.Deep) {
 		kernel = d.Deep[d.edgeCols-1]
 	}
-	kernel(1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, alpha, beta)
+	kernel(1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, d.alpha, d.beta)
 	for x := range d.edgeCols {
 		c.add(j+x, i, sums[x*d.NR:][:n], 1, 0)
 	}

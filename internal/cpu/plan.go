@@ -356,6 +356,9 @@ type gemmJob interface {
 // execute computes the product with the planned algorithm.
 func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers,
 	jobsOf func(*execution) *gemmJobs[T]) error {
+	if isApart(pl.Problem) && !pl.Kernel.naive {
+		return multiplyApart(ctx, pl, mk, b)
+	}
 	if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 		// For the smallest products the rest of this function takes a noticeable part of the time.
 		switch w := pl.method; {
@@ -428,8 +431,8 @@ func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) ge
 	}
 }
 
-// Memory returns the number of bytes that Run allocates: the workspace and, for a gated product,
-// the sums of the second product.
+// Memory returns the number of bytes that Run allocates: the workspace and the sums of products
+// that it computes before C.
 func (pl *Plan) Memory() int {
 	p := pl.Problem
 	if p.M == 0 || p.N == 0 {
@@ -441,6 +444,9 @@ func (pl *Plan) Memory() int {
 	}
 	if p.Epilogue.Gated {
 		n += p.Other().Layouts[gemm.C].Bytes()
+	}
+	if isApart(p) {
+		n += p.Sums().Layouts[gemm.C].Bytes()
 	}
 	switch k := pl.Kernel; p.Accum() {
 	case dtype.F32:

@@ -144,11 +144,11 @@ func (c *target[T]) betaForSums(beta T) T {
 	return beta
 }
 
-// addRows stores α·sums + β·C in rows×cols elements of C from (i, j) on. Rows of sums are ld
-// elements apart.
-func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, alpha, beta T) {
+// addRows stores sums + β·C in rows×cols elements of C from (i, j) on. Rows of sums are ld elements
+// apart.
+func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, beta T) {
 	whole := 0
-	if alpha == 1 && beta == 0 && c.rs == 1 && len(c.columns) > 0 {
+	if beta == 0 && c.rs == 1 && len(c.columns) > 0 {
 		whole = cols &^ 7
 		for x := 0; x < rows && whole > 0; x += len(c.columns) {
 			n := min(rows-x, len(c.columns))
@@ -157,14 +157,14 @@ func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, alpha, beta 
 	}
 	if c.rs != 1 {
 		for x := range rows {
-			c.add(i+x, j+whole, sums[x*ld:][whole:cols], alpha, beta)
+			c.add(i+x, j+whole, sums[x*ld:][whole:cols], 1, beta)
 		}
 		return
 	}
 	for y := whole; y < cols; y++ { // along C's rows or columns in memory
 		at := y
 		for x, old := range c.data[i+(j+y)*c.cs:][:rows] {
-			v := T(alpha * sums[at])
+			v := sums[at]
 			if beta != 0 {
 				v += T(beta * old)
 			}

@@ -82,6 +82,6 @@ func (s *swapAB[T]) do(task, worker int) {
 
 // transpose stores rows of C, from row i on, and completes them.
 func (s *swapAB[T]) transpose(i, rows int) {
-	s.to.addRows(0, i, s.m, rows, s.sums[i:], s.n, 1, s.beta)
+	s.to.addRows(0, i, s.m, rows, s.sums[i:], s.n, s.beta)
 	s.to.finish(0, i, s.m, rows, nil)
 }

@@ -82,10 +82,11 @@ func (d *axpy[T]) packSmall(m *workspace) {
 }
 
 // sumTiles is sum with tiles that widen B. tmp is memory for a panel of B.
-func (d *axpy[T]) sumTiles(j0, cols int, c []T, ldc int, alpha, beta T, tmp []T) {
+func (d *axpy[T]) sumTiles(j0, cols int, c []T, ldc int, tmp []T) {
 	const ahead = 4 * asm.Line / 2 // elements of a row of B
 	t, stored, height := &d.tiles, d.b.halves(), d.tiles.height
 	whole, last := t.kernelFor(height), t.kernelFor((d.m-1)%height+1)
+	beta := d.betaOfSums
 	for p := 0; p < d.k; p += d.depth {
 		k := min(d.depth, d.k-p)
 		for j := 0; j < cols; j += t.cols {
@@ -100,9 +101,9 @@ func (d *axpy[T]) sumTiles(j0, cols int, c []T, ldc int, alpha, beta T, tmp []T)
 			}
 			i := 0
 			for ; i+height < d.m; i += height {
-				whole(k, &d.panels[i*d.k+p*height], height, b, fetched, ldb, ldb, &c[i*ldc+j], ldc, height, n, alpha, beta)
+				whole(k, &d.panels[i*d.k+p*height], height, b, fetched, ldb, ldb, &c[i*ldc+j], ldc, height, n, d.alpha, beta)
 			}
-			last(k, &d.panels[i*d.k+p*height], height, b, fetched, ldb, ldb, &c[i*ldc+j], ldc, d.m-i, n, alpha, beta)
+			last(k, &d.panels[i*d.k+p*height], height, b, fetched, ldb, ldb, &c[i*ldc+j], ldc, d.m-i, n, d.alpha, beta)
 		}
 		beta = 1
 	}

@@ -355,8 +355,8 @@ func (p *Problem) scalesIntegers() bool { return p.In().Info().Integer && p.Scal
 // Converts reports whether sums are converted from Accum to ScaleType before alpha multiplies them.
 func (p *Problem) Converts() bool { return p.Accum() != p.ScaleType() }
 
-// Sums returns the product of integers whose sums p converts: op(A)·op(B) in the type of the
-// sums, without padding.
+// Sums returns the product whose sums p multiplies by alpha or converts: op(A)·op(B) in the type of
+// the sums, without padding.
 func (p *Problem) Sums() Problem {
 	q := *p
 	q.Alpha, q.Beta, q.Layouts[Up], q.Layouts[Residual], q.Epilogue = 1, 0, Layout{}, Layout{}, p.Epilogue.Zeros()

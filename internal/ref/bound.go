@@ -360,7 +360,7 @@ func (r *Result) outputUnderflow(acc gemm.Accuracy) float64 {
 // mayOverflow reports whether some order of summation may exceed the range of the accumulator in
 // the element at index at. Such an element cannot be checked.
 func (r *Result) mayOverflow(at int) bool {
-	largest := r.absSum[at]
+	largest := r.largest[at]
 	if alpha := math.Abs(real(r.p.Alpha)); alpha > 0 && alpha < 1 {
 		largest /= alpha // the sum before alpha scales it down
 	}
@@ -371,7 +371,7 @@ func (r *Result) mayOverflow(at int) bool {
 		if r.up.mayOverflow(at) {
 			return true
 		}
-		largest = max(largest, r.gatedAbsSum(at))
+		largest = max(largest, r.largest[at]*r.up.largest[at])
 	}
 	largest = max(largest, r.outScale()*(largest+r.outputAbsSum(at)))
 	return !(largest < r.p.ScaleType().Info().Max/2)

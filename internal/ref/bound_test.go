@@ -212,3 +212,39 @@ func TestOverflow(t *testing.T) {
 		}
 	}
 }
+
+// TestFinishedSumsOverflow checks elements whose terms overflow if α multiplies their magnitudes.
+// They are left out only if a sum before α, or the result, may overflow.
+func TestFinishedSumsOverflow(t *testing.T) {
+	for _, ty := range []dtype.Type{dtype.F32, dtype.F64} {
+		large := math.Ldexp(1, math.Ilogb(ty.Info().Max)-4)
+		for _, tc := range []struct {
+			alpha, first, beta, got float64
+			checked, ok             bool
+		}{
+			{large, 8, 0, large, true, true},
+			{large, 8, 0, math.Inf(1), true, false},
+			{-large, 8, 0, math.NaN(), true, false},
+			{large, 8, 1, 2 * large, true, true},
+			{2, large * 8, 0, 2, false, true},       // the first term
+			{large, 8, 64, math.NaN(), false, true}, // β·C
+			{0.5, large * 8, 0, 0.5, false, true},
+		} {
+			a, b, c := gemm.Dense(ty, 1, 3), gemm.Dense(ty, 3, 1), gemm.Dense(ty, 1, 1)
+			p := &gemm.Problem{M: 1, N: 1, K: 3, Layouts: gemm.Layouts{gemm.A: a, gemm.B: b, gemm.C: c},
+				Alpha: complex(tc.alpha, 0), Beta: complex(tc.beta, 0)}
+			of := func(values ...float64) []byte {
+				to := make([]byte, ty.Bytes(len(values)))
+				for i, v := range values {
+					ty.Set(to, i, v)
+				}
+				return to
+			}
+			r := Gemm(p, gemm.Buffers{gemm.A: of(tc.first, 1, -tc.first), gemm.B: of(1, 1, 1), gemm.C: of(large)})
+			compared := r.Compare(of(tc.got), gemm.Accuracy{})
+			if checked := compared.Elements > 0; checked != tc.checked || (compared.ElementErr() == nil) != tc.ok {
+				t.Errorf("%v, %+v: checked %v, error %v", ty, tc, checked, compared.ElementErr())
+			}
+		}
+	}
+}

@@ -175,7 +175,10 @@ func (r *Result) finish(c, bias []float64) {
 				}
 			}
 			if r.absSum != nil {
-				r.absSum[at] = math.Abs(scale)*(math.Abs(alpha)*r.absSum[at]+math.Abs(old)) + math.Abs(shift)
+				terms := math.Abs(alpha) * r.absSum[at]
+				finished := max(r.absSum[at], math.Abs(product))
+				r.absSum[at] = math.Abs(scale)*(terms+math.Abs(old)) + math.Abs(shift)
+				r.largest[at] = math.Abs(scale)*(min(terms, finished)+math.Abs(old)) + math.Abs(shift)
 				r.sumSquare[at] = scale*scale*(product*product+alpha*alpha*r.sumSquare[at]+old*old) + shift*shift
 			}
 		}

@@ -47,6 +47,9 @@ type Result struct {
 	low []float64
 	// absSum is |α|·|A|·|B| + |β|·|C| + |bias|. RowScale and ColScale multiply the first two terms.
 	absSum []float64
+	// largest is absSum with max(|A|·|B|, |α·A·B|) instead of |α|·|A|·|B| if |α| > 1, because α
+	// multiplies finished sums: a bound on the values of every order of summation.
+	largest []float64
 	// sumSquare is (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias², scaled likewise. It is the square of
 	// the typical magnitude of a partial sum; see Compare.
 	sumSquare []float64
@@ -96,7 +99,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, bounds bool) *Result {
 	}
 	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{real(p.Alpha), real(p.Beta)}) || anyNonfinite(r.epilogue[:]...)
 	if bounds {
-		r.absSum = make([]float64, p.M*p.N)
+		r.absSum, r.largest = make([]float64, p.M*p.N), make([]float64, p.M*p.N)
 		r.sumSquare = make([]float64, p.M*p.N)
 		r.computeNorms(a, b)
 	}

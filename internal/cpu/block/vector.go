@@ -8,11 +8,20 @@ import (
 
 // MatrixVector computes y ← α·A·x + β·y. The elements of x and y are contiguous.
 func (k *Kernels[T]) MatrixVector(alpha T, a Matrix[T], x []T, beta T, y []T) {
-	if a.Right != 1 {
+	switch {
+	case a.Right == 1:
+		k.multiplyRows(a.Rows, a.Cols, alpha, a.Data, a.Down, x, beta, y)
+	case -1 <= alpha && alpha <= 1: // no sum of some columns times α overflows
 		k.addColumns(a.Rows, a.Cols, a.Data, a.Right, x, y, alpha, beta)
-		return
+	default:
+		sums := k.borrow(a.Rows)
+		clear(*sums) // for an A without columns
+		k.addColumns(a.Rows, a.Cols, a.Data, a.Right, x, *sums, 1, 0)
+		for i, s := range *sums {
+			store(y, i, alpha*s, beta)
+		}
+		k.rooms.Put(sums)
 	}
-	k.multiplyRows(a.Rows, a.Cols, alpha, a.Data, a.Down, x, beta, y)
 }
 
 // multiplyRows computes y ← α·A·x + β·y for an A of contiguous rows.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tilework/internal/testkit"
@@ -55,6 +56,34 @@ func testVectors[T Float](t *testing.T, epsilon float64) {
 			}
 		}
 		testVectorTriangles(t, k, rng, min(m, n), a, about, epsilon)
+	}
+}
+
+// TestFinishedSums checks that alpha multiplies finished sums of a matrix with contiguous columns.
+// The sum of the first columns times alpha overflows.
+func TestFinishedSums(t *testing.T) {
+	const rows, cols = 19, 21
+	k := New[float64]()
+	a := Matrix[float64]{make([]float64, rows*cols), rows, cols, 1, rows}
+	x := make([]float64, cols)
+	for i := range a.Data {
+		a.Data[i] = 1
+	}
+	for j := range x {
+		x[j] = float64(1 - 2*(j/(cols/2+1))) // 11 times 1 and 10 times -1
+	}
+	for _, alpha := range []float64{0x1p1022, -0x1p1022, math.Inf(1)} {
+		for _, beta := range []float64{0, 1, -2} {
+			y := vector[float64](testrand.New(t), rows)
+			want := make([]float64, rows)
+			for i, v := range y {
+				want[i] = alpha + beta*v
+			}
+			k.MatrixVector(alpha, a, x, beta, y)
+			if !slices.Equal(y, want) {
+				t.Errorf("α %v, β %v: y is %v, want %v", alpha, beta, y, want)
+			}
+		}
 	}
 }
 
