@@ -140,6 +140,8 @@ type ProgressReporter interface {
 type SerialRunner interface {
 	// RunSerial is Run on the goroutine of the caller alone. Several goroutines may call it at once.
 	RunSerial(ctx context.Context, b *gemm.Buffers) error
+	// PredictedSerial returns the predicted time of RunSerial, or 0 if it is not known.
+	PredictedSerial() time.Duration
 }
 
 // BatchRunner is a Plan that can compute its product for several buffers at once.

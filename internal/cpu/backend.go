@@ -107,7 +107,15 @@ func (pl *Plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.Kernel.Accur
 
 // Predicted implements [backend.TimePredictor], for products on one thread.
 func (pl *Plan) Predicted() time.Duration {
-	if pl.Kernel.naive || pl.Threads > 1 || pl.packed != nil {
+	if pl.Threads > 1 {
+		return 0
+	}
+	return pl.PredictedSerial()
+}
+
+// PredictedSerial implements [backend.SerialRunner].
+func (pl *Plan) PredictedSerial() time.Duration {
+	if pl.Kernel.naive || pl.packed != nil {
 		return 0
 	}
 	return time.Duration(pl.Kernel.tiles(pl.Problem.Accum()).predict(pl.Problem, pl.method))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"tilework/internal/cpu/asm"
 	"tilework/internal/relay"
@@ -273,6 +274,36 @@ func (w *SpinWait) Pause() {
 func ParallelFor(ctx context.Context, n, threads int, f func(i int)) error {
 	var e executor
 	return e.run(ctx, &forLoop{n, f}, Workers(threads), nil)
+}
+
+// Work of many parts, such as the products of a batch, on several threads. A worker that is asleep
+// may need 50 µs to start, where the idle core of a virtual machine must be woken.
+const (
+	timePerThread = 25 * time.Microsecond  // of one thread, that justifies another one
+	briefTime     = 100 * time.Microsecond // up to which only awake workers take part; see [wakesForBrief]
+	timePerTask   = 5 * time.Microsecond   // at least
+	tasksPerQueue = 8                      // at most; with fewer of them, threads wait for the last one
+)
+
+// ThreadsFor returns the number of goroutines, of up to [Workers](asked), for work that takes one
+// of them the given time.
+func ThreadsFor(work time.Duration, asked int) int {
+	if work < timePerThread {
+		return 1
+	}
+	return min(Workers(asked), 1+int(work/timePerThread))
+}
+
+// ParallelParts calls f with consecutive parts of n elements of work, from start to end, from up to
+// the given number of goroutines. The work takes one of them the given time. If ctx ends,
+// ParallelParts skips the remaining calls and returns the context's error.
+func ParallelParts(ctx context.Context, n int, work time.Duration, threads int, f func(start, end int)) error {
+	tasks := min(n, threads*tasksPerQueue, max(threads, int(work/timePerTask)))
+	e := executor{brief: work <= briefTime}
+	return e.run(ctx, &forLoop{tasks, func(i int) {
+		start, end := part(n, i, tasks)
+		f(start, end)
+	}}, threads, nil)
 }
 
 type forLoop struct {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"tilework/internal/backend"
@@ -45,13 +47,11 @@ func (m *Member) buffers(b *gemm.Buffers) {
 }
 
 // maxSerialFlops is the work below which the products of a batch are faster side by side, each on
-// one thread, than one after the other on all threads. callFlops is the work that takes as long as
-// the call of a product, and threadFlops the work of small products that justifies another thread:
-// some 50 µs, because a worker may have to wake.
+// one thread, than one after the other on all threads. unknownRate is the number of operations in a
+// nanosecond of a product whose time is not predicted, such as one by a kernel in Go.
 const (
 	maxSerialFlops = 20e6
-	callFlops      = 25e3
-	threadFlops    = 8e6
+	unknownRate    = 2
 )
 
 // isSmall reports whether the product is one of those that run side by side.
@@ -85,10 +85,9 @@ func RunMembers(ctx context.Context, batch []Member) error {
 		return err
 	}
 	s := smallProducts{batch: batch, done: done}
-	small, flops := s.count()
+	small, work := s.count()
 	if small > 1 {
-		threads := min(cpu.Workers(batch[0].Product.Request.Threads), 1+int(flops/threadFlops))
-		if err := s.run(ctx, threads); err != nil {
+		if err := s.run(ctx, work, cpu.ThreadsFor(work, batch[0].Product.Request.Threads)); err != nil {
 			return err
 		}
 	}
@@ -161,34 +160,33 @@ func (s *smallProducts) all(start, end int, f func(i int, m *Member, isNew bool)
 	return nil
 }
 
-// count returns the number of small products, and the operations that take as long as they do.
-func (s *smallProducts) count() (n int, flops float64) {
-	each := 0.0
+// count returns the number of small products, and the time that one thread takes for them.
+func (s *smallProducts) count() (n int, work time.Duration) {
+	var each time.Duration
 	s.all(0, len(s.batch), func(_ int, m *Member, isNew bool) error {
 		if isNew {
-			each = m.Product.Problem.Flops() + callFlops
+			each = m.Product.plan.(backend.SerialRunner).PredictedSerial()
+			if each == 0 {
+				each = time.Duration(m.Product.Problem.Flops() / unknownRate)
+			}
 		}
 		n++
-		flops += each
+		work += each
 		return nil
 	})
-	return n, flops
+	return n, work
 }
 
-// tasksPerThread is the number of tasks for each thread that small products are divided into. With
-// fewer of them, threads wait for the last one; with more, starting them takes longer.
-const tasksPerThread = 8
-
-// run computes the products, each on one goroutine. The first error cancels the others.
-func (s *smallProducts) run(ctx context.Context, threads int) error {
+// run computes the products, which take one thread the given time, each on one goroutine. The first
+// error cancels the others.
+func (s *smallProducts) run(ctx context.Context, work time.Duration, threads int) error {
 	if threads == 1 {
 		return s.runPart(ctx, 0, len(s.batch))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n, tasks := len(s.batch), threads*tasksPerThread
-	err := cpu.ParallelFor(ctx, tasks, threads, func(task int) {
-		if err := s.runPart(ctx, n*task/tasks, n*(task+1)/tasks); err != nil {
+	err := cpu.ParallelParts(ctx, len(s.batch), work, threads, func(start, end int) {
+		if err := s.runPart(ctx, start, end); err != nil {
 			s.once.Do(func() { s.first = err })
 			cancel()
 		}
@@ -286,8 +284,10 @@ func checkBatch(batch []Member) error {
 		all = append(all, gemm.RangeOf(m.A, size[gemm.A], false), gemm.RangeOf(m.B, size[gemm.B], false),
 			gemm.RangeOf(m.C, size[gemm.C], true))
 	}
+	n := len(all)
+	all = slices.Grow(all, n)
 	*list = all
-	if fits && gemm.Disjoint(all) {
+	if fits && gemm.Disjoint(all, all[n:2*n]) {
 		return nil
 	}
 	for i := range batch {

@@ -3,12 +3,14 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
 )
@@ -127,4 +129,33 @@ func TestBatchOfOneB(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestBatchThreads checks the number of goroutines for small products of a batch. A few
+// microseconds of work wake no worker.
+func TestBatchThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64)) // the most threads
+	for _, tc := range []struct {
+		n, count int
+		want     func(threads int) bool
+	}{
+		{4, 256, func(threads int) bool { return threads == 1 }},
+		{32, 256, func(threads int) bool { return threads > 1 }},
+		{16, 10_000, func(threads int) bool { return threads > 8 }},
+	} {
+		var one Product
+		one.Problem, one.Buffers = product(t, dtype.F32, dtype.F32, tc.n, tc.n, tc.n, gemm.Epilogue{})
+		one.Request.Device = name(t, "cpu")
+		if err := one.Decide(); err != nil {
+			t.Fatal(err)
+		}
+		s := smallProducts{batch: make([]Member, tc.count)}
+		for i := range s.batch {
+			s.batch[i].Product = &one
+		}
+		n, work := s.count()
+		if threads := cpu.ThreadsFor(work, 64); n != tc.count || !tc.want(threads) {
+			t.Errorf("%d products of %d³, %v: %d on %d threads", tc.count, tc.n, work, n, threads)
+		}
+	}
 }

@@ -72,6 +72,32 @@ func TestOverlapLarge(t *testing.T) {
 	}
 }
 
+// TestDisjointInAnyOrder checks ranges in each number and order in which they are sorted: shuffled
+// ones that meet nowhere, or at one address.
+func TestDisjointInAnyOrder(t *testing.T) {
+	rng := testrand.New(t)
+	for _, n := range []int{2, 63, 64, 65, 1000} {
+		for _, stride := range []uintptr{3, 64, 4099, 1 << 20} {
+			for range 20 {
+				all := make([]Range, n)
+				for i := range all {
+					start := 1<<20 + uintptr(i)*stride
+					all[i] = Range{start, start + stride, i%3 == 0}
+				}
+				first := 3 * rng.IntN((n+2)/3) // a written range
+				longer := rng.IntN(2) == 0
+				if longer && first < n-1 {
+					all[first].end++
+				}
+				rng.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
+				if got, want := Disjoint(all, make([]Range, n)), !longer || first == n-1; got != want {
+					t.Fatalf("%d ranges at %d bytes: Disjoint is %v, want %v", n, stride, got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestFindOverlap compares FindOverlap with comparing all pairs, and Disjoint with comparing the
 // ranges of all pairs.
 func TestFindOverlap(t *testing.T) {
@@ -101,7 +127,7 @@ func TestFindOverlap(t *testing.T) {
 				}
 			}
 		}
-		if got := Disjoint(ranges); got != disjoint {
+		if got := Disjoint(ranges, make([]Range, len(ranges))); got != disjoint {
 			t.Fatalf("Disjoint of %+v is %v, want %v", all, got, disjoint)
 		}
 		if want {

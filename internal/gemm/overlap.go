@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"unsafe"
 )
@@ -104,12 +105,11 @@ func RangeOf(b []byte, size int, written bool) Range {
 }
 
 // Disjoint reports whether no written range meets another one. If it returns false, the matrices
-// may still be disjoint, as two halves of the columns of a matrix are. Disjoint reorders all.
-// Ranges that are in order, or in few runs in order, take O(n) time, others O(n log n).
-func Disjoint(all []Range) bool {
-	slices.SortFunc(all, func(a, b Range) int { return cmp.Compare(a.start, b.start) })
+// may still be disjoint, as two halves of the columns of a matrix are. Disjoint reorders all and
+// overwrites spare, which has as many ranges. It takes O(n) time in any order.
+func Disjoint(all, spare []Range) bool {
 	var end, writtenEnd uintptr // of the ranges before r
-	for _, r := range all {
+	for _, r := range sorted(all, spare) {
 		switch {
 		case r.start == r.end:
 			continue
@@ -121,6 +121,45 @@ func Disjoint(all []Range) bool {
 		end = max(end, r.end)
 	}
 	return true
+}
+
+// sorted returns the ranges in the order of their starts, in all or in spare. The matrices of a
+// batch are often small and in no order: comparing them would take as long as their products.
+func sorted(all, spare []Range) []Range {
+	inOrder := true
+	var last, differ uintptr // differ has the bits in which starts differ
+	for _, r := range all {
+		inOrder = inOrder && last <= r.start
+		differ |= r.start ^ all[0].start
+		last = r.start
+	}
+	const few = 64 // ranges that take less time to compare
+	switch {
+	case inOrder:
+		return all
+	case len(all) < few:
+		slices.SortFunc(all, func(a, b Range) int { return cmp.Compare(a.start, b.start) })
+		return all
+	}
+	// Sort by one digit of 8 bits after the other.
+	for shift := bits.TrailingZeros64(uint64(differ)); differ>>shift > 0; shift += 8 {
+		var next [256]int // for each digit, the place of the next range
+		for _, r := range all {
+			next[uint8(r.start>>shift)]++
+		}
+		place := 0
+		for digit, count := range next {
+			next[digit] = place
+			place += count
+		}
+		for _, r := range all {
+			digit := uint8(r.start >> shift)
+			spare[next[digit]] = r
+			next[digit]++
+		}
+		all, spare = spare, all
+	}
+	return all
 }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
