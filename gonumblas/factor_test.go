@@ -65,9 +65,9 @@ func checkFinishedSums[T float32 | float64](t *testing.T, r *routines[T], n int,
 	r.symmetric(blas.Left, ul, n, 5, alpha, ones, n, b, 5, beta, c, 5)
 	check("symm", c)
 
-	x, y := of(n, 1, func(i, _ int) T { return sign(i) }), of(n, 1, three)
+	x := of(n, 1, func(i, _ int) T { return sign(i) })
 	for _, trans := range []blas.Transpose{blas.NoTrans, blas.Trans} {
-		y = of(n, 1, three)
+		y := of(n, 1, three)
 		r.matrixVector(trans, n, n, alpha, ones, n, x, 1, beta, y, 1)
 		check("gemv", y)
 	}
