@@ -396,8 +396,11 @@ func FuzzReadRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var records []Record
 		var err error
-		// A record with the fewest fields has about ten bytes in a table.
-		testkit.CheckCost(t, len(text), 512, func() { records, err = ReadRecords(bytes.NewReader(text)) })
+		most := uint64(64) // a record with the fewest fields has about a hundred bytes of text,
+		if first := bytes.TrimSpace(text); len(first) > 0 && first[0] == '#' {
+			most = 512 // and about ten in a table
+		}
+		testkit.CheckCost(t, len(text), most, func() { records, err = ReadRecords(bytes.NewReader(text)) })
 		if err != nil {
 			return
 		}
