@@ -53,7 +53,7 @@ func (t *trial) forms(k kind, pairs []Pair) iter.Seq[form] {
 const sizesPerForm = 10
 
 // fewForms is like forms, but the forms depend only on the seed, the pair and k.form. Cases cycle
-// through the pairs.
+// through the pairs. uint8 has the forms of int8, whose kernels multiply it.
 func (t *trial) fewForms(k kind, pairs []Pair) iter.Seq[form] {
 	return func(yield func(form) bool) {
 		pair, alignments := pairs[t.n%len(pairs)], []alignment{whole, odd, ragged}
@@ -67,7 +67,7 @@ func (t *trial) fewForms(k kind, pairs []Pair) iter.Seq[form] {
 			alignments = alignments[1:]
 		}
 		for n := range draws / sizesPerForm {
-			drawn := &trial{impl: t.impl, rng: t.opt.random(fmt.Sprint("form ", k.form, pair), n)}
+			drawn := &trial{impl: t.impl, rng: t.opt.random(fmt.Sprint("form ", k.form, pair.signed()), n)}
 			f := drawn.form(k, []Pair{pair}, drawn.rng.IntN(4))
 			f.alignment = choose(drawn, alignments...)
 			if k.form == plainForm {
@@ -89,7 +89,7 @@ func (o *Options) fewPairs(pairs []Pair) []Pair {
 		alike := slices.DeleteFunc(slices.Clone(pairs), func(q Pair) bool {
 			return q.In != p.In || q.integer() != p.integer()
 		})
-		return p != choose(&trial{rng: o.random(fmt.Sprint("pairs ", alike), 0)}, alike...)
+		return p != choose(&trial{rng: o.random(fmt.Sprint("pairs ", p.signed().In, p.integer(), len(alike)), 0)}, alike...)
 	})
 }
 

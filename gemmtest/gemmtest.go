@@ -81,6 +81,9 @@ type Pair struct{ In, Out dtype.Type }
 // integer reports whether alpha, beta and the epilogue are computed in integers.
 func (p Pair) integer() bool { return p.In.Info().ScaleType(p.Out).Info().Integer }
 
+// signed returns the pair with int8 instead of uint8.
+func (p Pair) signed() Pair { return Pair{p.In.Signed(), p.Out} }
+
 // Pairs returns all pairs of element types that products can have.
 func Pairs() []Pair {
 	var all []Pair

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 
 	"tilework/dtype"
@@ -99,9 +98,8 @@ func (t *trial) pairs(k kind) (pairs []Pair) {
 			pairs = append(pairs, p)
 		}
 	}
-	if k.zeros && t.opt.FewForms && len(pairs) > 0 { // either int8 or uint8 for A, as the seed selects
-		in := choose(&trial{rng: t.opt.random("operand with zero points", 0)}, pairs...).In
-		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.In != in })
+	if k.zeros && t.opt.FewForms && len(pairs) > 0 {
+		pairs = []Pair{choose(&trial{rng: t.opt.random("pair with zero points", 0)}, pairs...)}
 	}
 	return pairs
 }
