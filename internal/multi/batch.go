@@ -10,6 +10,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/program"
 	"tilework/internal/split"
 )
 
@@ -27,15 +28,15 @@ func (pl *plan) RunBatch(ctx context.Context, kernel string, all []gemm.Buffers)
 	if err != nil {
 		return err
 	}
-	return pl.runParts(ctx, batch, parts, func(ctx context.Context, on *stream.BatchPlan, s split.Span) error {
+	return pl.runParts(ctx, batch, parts, func(ctx context.Context, on *stream.BatchPlan, s program.Span) error {
 		return on.Run(ctx, pl.whole.Host(), pl.whole.Limit, all[s.From:s.To])
 	})
 }
 
 // products divides n products among the GPUs, or leaves those of a short batch to the first.
-func (pl *plan) products(n int) ([]split.Span, error) {
+func (pl *plan) products(n int) ([]program.Span, error) {
 	if time.Duration(n)*pl.whole.Predicted() < minDivided {
-		return []split.Span{{From: 0, To: n}}, nil
+		return []program.Span{{From: 0, To: n}}, nil
 	}
 	_, rates, err := onEach(pl.whole, pl.members)
 	return split.Products(n, rates), err
@@ -63,7 +64,7 @@ func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, b
 	if err != nil {
 		return err
 	}
-	parts := []split.Span{{From: 0, To: len(ends)}}
+	parts := []program.Span{{From: 0, To: len(ends)}}
 	if pl.whole.Predicted() >= minDivided {
 		_, rates, err := onEach(pl.whole, pl.members)
 		if err != nil {
@@ -71,7 +72,7 @@ func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, b
 		}
 		parts = split.Groups(ends, rates)
 	}
-	return pl.runParts(ctx, batch, parts, func(ctx context.Context, on *stream.BatchPlan, s split.Span) error {
+	return pl.runParts(ctx, batch, parts, func(ctx context.Context, on *stream.BatchPlan, s program.Span) error {
 		first := 0
 		if s.From > 0 {
 			first = int(ends[s.From-1])
@@ -97,8 +98,8 @@ func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, b
 
 // runParts calls run for the parts of a batch at the same time, with its plan on their GPUs. The
 // first error ends all.
-func (pl *plan) runParts(ctx context.Context, batch *stream.BatchPlan, parts []split.Span,
-	run func(context.Context, *stream.BatchPlan, split.Span) error) error {
+func (pl *plan) runParts(ctx context.Context, batch *stream.BatchPlan, parts []program.Span,
+	run func(context.Context, *stream.BatchPlan, program.Span) error) error {
 	plans := make([]*stream.BatchPlan, len(parts))
 	for i := range parts {
 		var err error

@@ -13,6 +13,7 @@ import (
 	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 	"tilework/internal/split"
 )
 
@@ -304,7 +305,7 @@ func (w *worker) multiply(ctx context.Context) error {
 
 // gather enqueues copies into memory of this member, for which its next launch waits. offsets and
 // parts are those of the operands in the member's workspace.
-func (w *worker) gather(copies []split.Copy, offsets *[gemm.Operands]int, parts *[gemm.Operands]split.Rect) error {
+func (w *worker) gather(copies []split.Copy, offsets *[gemm.Operands]int, parts *[gemm.Operands]program.Rect) error {
 	for _, c := range copies {
 		part := parts[c.Operand]
 		l := split.LayoutOf(w.elem(c.Operand), part)

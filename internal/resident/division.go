@@ -7,6 +7,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
+	"tilework/internal/program"
 	"tilework/internal/split"
 )
 
@@ -154,7 +155,7 @@ func (x *division) planLaunches() {
 // workspace returns the memory that a member needs.
 func (x *division) workspace(member int) (r workspace) {
 	s := &x.Shares[member]
-	bytes := func(o int, part split.Rect) int {
+	bytes := func(o int, part program.Rect) int {
 		if part.Empty() {
 			return 0
 		}

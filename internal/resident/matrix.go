@@ -9,6 +9,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/multi"
+	"tilework/internal/program"
 	"tilework/internal/split"
 )
 
@@ -111,14 +112,13 @@ func (m Matrix) placeOf(count, stride int) (split.Place, error) {
 }
 
 // part returns the stored elements of the matrix as a part of its block.
-func (m Matrix) part() split.Rect {
+func (m Matrix) part() program.Rect {
 	at := m.place()
-	return split.Rect{Rows: split.Span{From: at.Row, To: at.Row + m.Layout.Rows},
-		Cols: split.Span{From: at.Col, To: at.Col + m.Layout.Cols}}
+	return program.RectAt(at.Row, at.Col, m.Layout.Rows, m.Layout.Cols)
 }
 
 // address returns the address of a part of the block, which a member has.
-func (b *block) address(member int, part split.Rect) device.Ptr {
+func (b *block) address(member int, part program.Rect) device.Ptr {
 	has, ld := b.whole.Part(member), b.ld[member]
 	return b.at[member] + device.Ptr(split.Offset(b.layout.Type, has, ld, part))
 }
@@ -136,7 +136,7 @@ func (m Matrix) CopyIn(ctx context.Context, host []byte, l gemm.Layout) error {
 // CopyOut copies the matrix to host memory, where its stored rows have layout l, after all earlier
 // work. The errors are those of CopyIn and of that work.
 func (m Matrix) CopyOut(ctx context.Context, host []byte, l gemm.Layout) error {
-	once := func(part split.Rect) []split.Piece { return m.Memory.whole.Pieces(part, 0) }
+	once := func(part program.Rect) []split.Piece { return m.Memory.whole.Pieces(part, 0) }
 	return m.use(ctx, func() error {
 		return m.eachPiece(ctx, host, l, once, func(ctx context.Context, d device.Device, p piece) error {
 			return d.CopyOut(ctx, p.host, p.at, p.rows)
@@ -153,7 +153,7 @@ type piece struct {
 
 // eachPiece calls f for the pieces of a copy, those of different members at the same time. divide
 // divides the matrix into the pieces of members.
-func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divide func(split.Rect) []split.Piece,
+func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divide func(program.Rect) []split.Piece,
 	f func(context.Context, device.Device, piece) error) error {
 	b := m.Memory.block
 	d := b.device

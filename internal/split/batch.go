@@ -1,9 +1,12 @@
 package split
 
-import "tilework/internal/gemm"
+import (
+	"tilework/internal/gemm"
+	"tilework/internal/program"
+)
 
 // A strided batch is divided by whole products. In its [Product] and plans, a part of C is a range
-// of products: Rows of a [Rect] counts products, and Cols is the one column 0.
+// of products: Rows of a [program.Rect] counts products, and Cols is the one column 0.
 //
 // Groups of rows are divided by columns of C, because only the device may know the ends of the
 // groups. A member computes its columns of all groups, from all of A and from these columns of each
@@ -15,10 +18,10 @@ import "tilework/internal/gemm"
 type Step struct{ Rows, Cols int }
 
 // Products divides n products among members in proportion to their weights. Some may have none.
-func Products(n int, weights []float64) (all []Span) {
+func Products(n int, weights []float64) (all []program.Span) {
 	from := 0
 	for _, end := range ends(n, weights, 1) {
-		all = append(all, Span{from, end})
+		all = append(all, program.Range(from, end))
 		from = end
 	}
 	return all
@@ -26,7 +29,7 @@ func Products(n int, weights []float64) (all []Span) {
 
 // Groups divides groups of rows among members, so that the rows are in proportion to the weights of
 // the members. ends holds the row after each group. Some members may have no groups.
-func Groups(ends []int32, weights []float64) (all []Span) {
+func Groups(ends []int32, weights []float64) (all []program.Span) {
 	total, sum, from, rows := 0., 0., 0, 0
 	for _, w := range weights {
 		total += w
@@ -44,7 +47,7 @@ func Groups(ends []int32, weights []float64) (all []Span) {
 				to++
 			}
 		}
-		all = append(all, Span{from, to})
+		all = append(all, program.Range(from, to))
 		from = to
 	}
 	return all
@@ -73,42 +76,41 @@ func (p *Product) sides() (rows, cols int) {
 }
 
 // matrix returns the part of operand o's matrix that belongs to product i.
-func (p *Product) matrix(o gemm.Operand, i int) Rect {
+func (p *Product) matrix(o gemm.Operand, i int) program.Rect {
 	l, at := p.Layout(o), p.Places[o]
-	r := Rect{Span{at.Row, at.Row + l.Rows}, Span{at.Col, at.Col + l.Cols}}
-	return Rect{r.Rows.plus(i * at.Step.Rows), r.Cols.plus(i * at.Step.Cols)}
+	return program.RectAt(at.Row+i*at.Step.Rows, at.Col+i*at.Step.Cols, l.Rows, l.Cols)
 }
 
 // matrices returns the smallest part of operand o's matrix with the matrices of some products.
-func (p *Product) matrices(o gemm.Operand, products Span) Rect {
-	return between(products, func(i int) Rect { return p.matrix(o, i) })
+func (p *Product) matrices(o gemm.Operand, products program.Span) program.Rect {
+	return between(products, func(i int) program.Rect { return p.matrix(o, i) })
 }
 
 // group returns the columns of B of a group as a part of the stored matrix.
-func (p *Product) group(i int, cols Span) Rect {
+func (p *Product) group(i int, cols program.Span) program.Rect {
 	r := p.matrix(gemm.B, i)
 	if p.Layout(gemm.B).Trans {
-		r.Rows = cols.plus(r.Rows.From)
+		r.Rows = cols.Plus(r.Rows.From)
 	} else {
-		r.Cols = cols.plus(r.Cols.From)
+		r.Cols = cols.Plus(r.Cols.From)
 	}
 	return r
 }
 
 // groups returns the smallest part of B's matrix with columns of B of all groups.
-func (p *Product) groups(cols Span) Rect {
-	return between(Span{0, p.Batch.Count}, func(i int) Rect { return p.group(i, cols) })
+func (p *Product) groups(cols program.Span) program.Rect {
+	return between(program.First(p.Batch.Count), func(i int) program.Rect { return p.group(i, cols) })
 }
 
 // heldStep returns the distance between the columns of B of two groups in memory that holds those
 // of all groups. They are no farther from each other than in the stored matrix, and as aligned.
-func (p *Product) heldStep(cols Span) Step {
+func (p *Product) heldStep(cols program.Span) Step {
 	one, step := p.group(0, cols), p.Places[gemm.B].Step
 	return Step{min(step.Rows, ceilDiv(one.Rows.Len(), Align)*Align), min(step.Cols, ceilDiv(one.Cols.Len(), Align)*Align)}
 }
 
 // held returns the part of operand o's matrix for a part of C as memory holds it that is gathered.
-func (p *Product) held(o gemm.Operand, c Rect) Rect {
+func (p *Product) held(o gemm.Operand, c program.Rect) program.Rect {
 	if o != gemm.B || !p.grouped() || p.Batch.Count == 0 {
 		return p.Needs(o, c)
 	}
@@ -120,7 +122,7 @@ func (p *Product) held(o gemm.Operand, c Rect) Rect {
 
 // moved returns the distance by which the i-th part of [Product.copied] is moved in memory that
 // holds gathered parts.
-func (p *Product) moved(o gemm.Operand, c Rect, i int) Step {
+func (p *Product) moved(o gemm.Operand, c program.Rect, i int) Step {
 	if o != gemm.B || !p.grouped() {
 		return Step{}
 	}
@@ -129,29 +131,29 @@ func (p *Product) moved(o gemm.Operand, c Rect, i int) Step {
 }
 
 // between returns the smallest part that contains the parts of the first and the last product.
-func between(products Span, of func(int) Rect) Rect {
+func between(products program.Span, of func(int) program.Rect) program.Rect {
 	if products.Len() == 0 {
-		return Rect{}
+		return program.Rect{}
 	}
 	first, last := of(products.From), of(products.To-1)
-	return Rect{Span{first.Rows.From, last.Rows.To}, Span{first.Cols.From, last.Cols.To}}
+	return program.Range(first.Rows.From, last.Rows.To).By(program.Range(first.Cols.From, last.Cols.To))
 }
 
 // copied returns the parts of operand o's matrix that are copied for a part of C. Those of several
 // products leave out the elements between matrices, which may belong to others.
-func (p *Product) copied(o gemm.Operand, c Rect) (all []Rect) {
-	products, of := c.Rows, func(i int) Rect { return p.matrix(o, i) }
+func (p *Product) copied(o gemm.Operand, c program.Rect) (all []program.Rect) {
+	products, of := c.Rows, func(i int) program.Rect { return p.matrix(o, i) }
 	if p.grouped() && o == gemm.B {
-		products, of = Span{0, p.Batch.Count}, func(i int) Rect { return p.group(i, c.Cols) }
+		products, of = program.First(p.Batch.Count), func(i int) program.Rect { return p.group(i, c.Cols) }
 	} else if !p.batched() {
-		return []Rect{p.Needs(o, c)}
+		return []program.Rect{p.Needs(o, c)}
 	}
 	step := p.Places[o].Step
 	if products.Len() == 0 {
 		return nil
 	}
 	if one := of(products.From); step.Rows <= one.Rows.Len() && step.Cols <= one.Cols.Len() {
-		return []Rect{between(products, of)}
+		return []program.Rect{between(products, of)}
 	}
 	for i := products.From; i < products.To; i++ {
 		all = append(all, of(i))

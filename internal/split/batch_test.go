@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -118,7 +119,7 @@ func TestBatches(t *testing.T) {
 				}
 				each(p.matrix(gemm.C, at), func(r, c int) {
 					for i := range p.Weights {
-						has := whole.Part(i).Contains(Rect{Span{r, r + 1}, Span{c, c + 1}})
+						has := whole.Part(i).Contains(program.Range(r, r+1).By(program.Range(c, c+1)))
 						if n := written[i][[2]int{r, c}]; has != (n == 1) || n > 1 {
 							t.Fatalf("element (%d, %d) of C is written %d times at member %d, which has it: %v", r, c, n, i, has)
 						}

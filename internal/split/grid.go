@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 )
 
 // Plan is a planned product of divided matrices.
@@ -30,7 +31,7 @@ const allRounds = 0
 // copies less. Among the divisions are those that gather first and multiply then.
 func (p *Product) Plan() Plan {
 	var all []Plan
-	add := func(grid []Rect, rounds int) (several bool) {
+	add := func(grid []program.Rect, rounds int) (several bool) {
 		x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
 		all = append(all, p.predicted(x))
 		if p.CallSeconds > 0 && x.moves() {
@@ -99,7 +100,7 @@ func (p *Product) predicted(x Plan) Plan {
 func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
 	q := *p
 	q.PanelBytes = panelBytes
-	var grid []Rect
+	var grid []program.Rect
 	for i := range pl.Shares {
 		grid = append(grid, pl.Shares[i].C)
 	}
@@ -110,7 +111,7 @@ func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
 // grids lists the divisions of C among the members that are worth considering: as C is stored, as A
 // or B is, evenly by rows, by columns and by both, and on one member. If each member stores C, each
 // may also compute all of it.
-func (p *Product) grids() (all [][]Rect) {
+func (p *Product) grids() (all [][]program.Rect) {
 	m, n := p.sides()
 	for _, o := range []gemm.Operand{gemm.C, gemm.A, gemm.B} {
 		if rows, ends, ok := p.ends(o); ok {
@@ -131,12 +132,12 @@ func (p *Product) grids() (all [][]Rect) {
 		}
 	}
 	for i := range p.Weights {
-		one := make([]Rect, len(p.Weights))
+		one := make([]program.Rect, len(p.Weights))
 		one[i] = p.whole()
 		all = append(all, one)
 	}
 	if p.Places[gemm.C].Matrix.By == OnEach {
-		each := make([]Rect, len(p.Weights))
+		each := make([]program.Rect, len(p.Weights))
 		for i := range each {
 			each[i] = p.whole()
 		}
@@ -162,9 +163,11 @@ func (p *Product) Fraction() float64 {
 
 // EvenParts lists the parts of C that the first member computes if C is divided in proportion to
 // the weights: by rows, by columns and by both.
-func (p *Product) EvenParts() (all []Rect) {
+func (p *Product) EvenParts() (all []program.Rect) {
 	n, share := len(p.Weights), p.Fraction()
-	of := func(n int, share float64) Span { return Span{0, min(int(math.Ceil(share*float64(n))), n)} }
+	of := func(n int, share float64) program.Span {
+		return program.First(min(int(math.Ceil(share*float64(n))), n))
+	}
 	for rows := 1; rows <= n && (rows == 1 || !p.grouped()); rows++ {
 		if n%rows != 0 {
 			continue
@@ -173,14 +176,14 @@ func (p *Product) EvenParts() (all []Rect) {
 		if rows == n {
 			height = share
 		}
-		all = append(all, Rect{of(p.M, height), of(p.N, share/height)})
+		all = append(all, of(p.M, height).By(of(p.N, share/height)))
 	}
 	return all
 }
 
 // grid divides C by rows and columns, in proportion to the weights of the members. The members of a
 // row of the grid are consecutive, so that those that store rows of C compute parts of these rows.
-func (p *Product) grid(rows int) (grid []Rect) {
+func (p *Product) grid(rows int) (grid []program.Rect) {
 	n := len(p.Weights) / rows
 	sums := make([]float64, rows)
 	for i, w := range p.Weights {
@@ -190,7 +193,7 @@ func (p *Product) grid(rows int) (grid []Rect) {
 	for i, to := range ends(p.M, sums, p.UnitM) {
 		left := 0
 		for _, right := range ends(p.N, p.Weights[i*n:(i+1)*n], p.UnitN) {
-			grid = append(grid, Rect{Span{from, to}, Span{left, right}})
+			grid = append(grid, program.Range(from, to).By(program.Range(left, right)))
 			left = right
 		}
 		from = to
@@ -200,13 +203,13 @@ func (p *Product) grid(rows int) (grid []Rect) {
 
 // addGrid adds the division of the rows or columns of C at ends, unless a cut is no multiple of the
 // grain. The last end is that of C.
-func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
+func (p *Product) addGrid(all [][]program.Rect, rows bool, ends []int) [][]program.Rect {
 	height, width := p.sides()
 	n := width
 	if rows {
 		n = height
 	}
-	grid, from := make([]Rect, len(ends)), 0
+	grid, from := make([]program.Rect, len(ends)), 0
 	for i, end := range ends {
 		if end = min(max(end, 0), n); i == len(ends)-1 {
 			end = n
@@ -214,10 +217,10 @@ func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
 		if end%p.Grain != 0 && end < n {
 			return all
 		}
-		if s := (Span{from, end}); rows {
-			grid[i] = Rect{s, Span{0, width}}
+		if s := (program.Range(from, end)); rows {
+			grid[i] = s.By(program.First(width))
 		} else {
-			grid[i] = Rect{Span{0, height}, s}
+			grid[i] = program.First(height).By(s)
 		}
 		from = end
 	}
@@ -280,13 +283,13 @@ func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
 }
 
 // whole returns all rows and columns of C.
-func (p *Product) whole() Rect {
+func (p *Product) whole() program.Rect {
 	rows, cols := p.sides()
-	return Rect{Span{0, rows}, Span{0, cols}}
+	return program.First(rows).By(program.First(cols))
 }
 
 // computing returns the time in which the first member computes a part of C.
-func (p *Product) computing(c Rect) float64 {
+func (p *Product) computing(c program.Rect) float64 {
 	if p.SecondsOf == nil {
 		return p.Seconds * float64(p.rounds(c)) / float64(p.rounds(p.whole()))
 	}
@@ -296,10 +299,10 @@ func (p *Product) computing(c Rect) float64 {
 // rounds returns the number of rounds in which a member computes the tiles of a part of C. A round
 // of fewer tiles than a member computes at once takes as long: float32 2048³ in 128 tiles took 329
 // µs on an H200 with 132 SMs, and so did 64 of its tiles.
-func (p *Product) rounds(c Rect) int { return max(ceilDiv(p.tiles(c), p.AtOnce), 1) }
+func (p *Product) rounds(c program.Rect) int { return max(ceilDiv(p.tiles(c), p.AtOnce), 1) }
 
 // tiles returns the number of tiles of a part of C.
-func (p *Product) tiles(c Rect) int {
+func (p *Product) tiles(c program.Rect) int {
 	return ceilDiv(c.Rows.Len(), p.UnitM) * ceilDiv(c.Cols.Len(), p.UnitN)
 }
 

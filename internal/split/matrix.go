@@ -3,7 +3,7 @@
 // others. It is pure data and knows no devices.
 package split
 
-import "fmt"
+import "tilework/internal/program"
 
 // By is the way in which a matrix is divided.
 type By uint8
@@ -40,45 +40,6 @@ func Result(a, b By) By {
 	}
 	return Rows
 }
-
-// Span is a range of rows or columns, without To.
-type Span struct{ From, To int }
-
-// Len returns the number of rows or columns.
-func (s Span) Len() int { return max(s.To-s.From, 0) }
-
-// and returns the common part of two ranges.
-func (s Span) and(o Span) Span { return Span{max(s.From, o.From), min(s.To, o.To)} }
-
-// plus returns the range moved by n.
-func (s Span) plus(n int) Span { return Span{s.From + n, s.To + n} }
-
-// blocks returns the range of the blocks of n rows or columns that have some of s.
-func (s Span) blocks(n int) Span { return Span{s.From / n, (s.To + n - 1) / n} }
-
-// String returns the range with its last row or column.
-func (s Span) String() string { return fmt.Sprintf("%d to %d", s.From, s.To-1) }
-
-// Rect is a rectangular part of a matrix.
-type Rect struct{ Rows, Cols Span }
-
-// Empty reports whether r has no elements.
-func (r Rect) Empty() bool { return r.Rows.Len() == 0 || r.Cols.Len() == 0 }
-
-// Len returns the number of elements.
-func (r Rect) Len() int { return r.Rows.Len() * r.Cols.Len() }
-
-// And returns the common part of two rectangles.
-func (r Rect) And(o Rect) Rect { return Rect{r.Rows.and(o.Rows), r.Cols.and(o.Cols)} }
-
-// Contains reports whether all elements of o are in r.
-func (r Rect) Contains(o Rect) bool { return o.Empty() || r.And(o) == o }
-
-// plus returns the rectangle moved by a step.
-func (r Rect) plus(s Step) Rect { return Rect{r.Rows.plus(s.Rows), r.Cols.plus(s.Cols)} }
-
-// T returns the rectangle in the transpose.
-func (r Rect) T() Rect { return Rect{r.Cols, r.Rows} }
 
 // Matrix is a stored matrix that is divided among members.
 type Matrix struct {
@@ -141,8 +102,8 @@ func ends(n int, weights []float64, unit int) []int {
 func (m *Matrix) Members() int { return len(m.Ends) }
 
 // Part returns the part of the stored matrix that a member has.
-func (m *Matrix) Part(member int) Rect {
-	r := Rect{Span{0, m.Rows}, Span{0, m.Cols}}
+func (m *Matrix) Part(member int) program.Rect {
+	r := program.First(m.Rows).By(program.First(m.Cols))
 	switch m.By {
 	case Rows:
 		r.Rows = m.span(member)
@@ -152,23 +113,23 @@ func (m *Matrix) Part(member int) Rect {
 	return r
 }
 
-func (m *Matrix) span(member int) Span {
+func (m *Matrix) span(member int) program.Span {
 	if member == 0 {
-		return Span{0, m.Ends[0]}
+		return program.First(m.Ends[0])
 	}
-	return Span{m.Ends[member-1], m.Ends[member]}
+	return program.Range(m.Ends[member-1], m.Ends[member])
 }
 
 // Piece is a part of a stored matrix that a member has.
 type Piece struct {
 	Member int
-	Part   Rect
+	Part   program.Rect
 }
 
 // Pieces divides a part of the stored matrix into pieces of single members. Each element is in one
 // piece. The first piece is the reader's own, and the members after the reader follow, so that
 // readers do not all start with the same member.
-func (m *Matrix) Pieces(part Rect, reader int) []Piece {
+func (m *Matrix) Pieces(part program.Rect, reader int) []Piece {
 	if part.Empty() {
 		return nil
 	}
@@ -187,7 +148,7 @@ func (m *Matrix) Pieces(part Rect, reader int) []Piece {
 
 // Holds returns the pieces of a part at all members that have some of it. Unlike those of
 // [Matrix.Pieces], pieces of copies hold the same elements.
-func (m *Matrix) Holds(part Rect) (all []Piece) {
+func (m *Matrix) Holds(part program.Rect) (all []Piece) {
 	for i := range m.Ends {
 		if p := m.Part(i).And(part); !p.Empty() {
 			all = append(all, Piece{i, p})

@@ -3,6 +3,7 @@ package split
 import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 )
 
 // Memory is the memory of a member that holds a part of an operand.
@@ -23,12 +24,12 @@ type At struct {
 }
 
 // LayoutOf returns the layout of a part of a matrix in memory of its own.
-func LayoutOf(t dtype.Type, part Rect) gemm.Layout {
+func LayoutOf(t dtype.Type, part program.Rect) gemm.Layout {
 	return gemm.Padded(gemm.Dense(t, part.Rows.Len(), part.Cols.Len()))
 }
 
 // Offset returns the distance in bytes from the start of a stored part to that of a smaller one.
-func Offset(t dtype.Type, from Rect, ld int, to Rect) int {
+func Offset(t dtype.Type, from program.Rect, ld int, to program.Rect) int {
 	return t.Bytes((to.Rows.From-from.Rows.From)*ld + to.Cols.From - from.Cols.From)
 }
 

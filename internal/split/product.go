@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 )
 
 // Place is the place of an operand: a part of a divided matrix that starts at a stored row and
@@ -54,18 +55,18 @@ const Align = 16
 type Copy struct {
 	Operand  gemm.Operand
 	From, To int
-	Part     Rect
+	Part     program.Rect
 	// At is the place of the part in the memory that holds gathered parts of the operand: Part itself,
 	// except for groups of rows, whose matrices may be closer to each other there.
-	At Rect
+	At program.Rect
 }
 
 // Panel is a part of C that a member computes in one launch.
 type Panel struct {
-	C Rect // rows and columns of C
+	C program.Rect // rows and columns of C
 	// Held holds the part of each operand that is gathered for this panel, as it is in memory. Gather
 	// lists the copies.
-	Held   [gemm.Operands]Rect
+	Held   [gemm.Operands]program.Rect
 	Gather []Copy
 	// Scatter lists the copies of the panel to the members that store it, if they do not compute it.
 	// Their parts are in C's memory.
@@ -74,10 +75,10 @@ type Panel struct {
 
 // Share is the part of a product that a member computes.
 type Share struct {
-	C Rect
+	C program.Rect
 	// Held holds the part of each operand that is gathered before the first panel. Gather lists the
 	// copies. C is held if the member does not store the elements that it computes.
-	Held   [gemm.Operands]Rect
+	Held   [gemm.Operands]program.Rect
 	Gather []Copy
 	Panels []Panel
 	// Reads lists the other members that have operands of the share, Takes those that compute results
@@ -127,17 +128,17 @@ func (p *Product) reads(o gemm.Operand) bool {
 
 // Needs returns the part of operand o's matrix that belongs to a part of C. It is empty if the
 // product does not use o.
-func (p *Product) Needs(o gemm.Operand, c Rect) Rect {
+func (p *Product) Needs(o gemm.Operand, c program.Rect) program.Rect {
 	switch {
 	case !p.Uses(o):
-		return Rect{}
+		return program.Rect{}
 	case p.batched():
 		return p.matrices(o, c.Rows)
 	case p.grouped() && o == gemm.B:
 		return p.groups(c.Cols)
 	}
 	l := p.Layout(o)
-	r := Rect{Span{0, l.OpRows()}, Span{0, l.OpCols()}}
+	r := program.First(l.OpRows()).By(program.First(l.OpCols()))
 	switch o {
 	case gemm.A:
 		r.Rows = c.Rows
@@ -147,10 +148,10 @@ func (p *Product) Needs(o gemm.Operand, c Rect) Rect {
 		r = c
 	case gemm.ScaleA:
 		side, _ := p.ScaleSides()
-		r.Rows = c.Rows.blocks(side)
+		r.Rows = c.Rows.Blocks(side)
 	case gemm.ScaleB:
 		_, side := p.ScaleSides()
-		r.Cols = c.Cols.blocks(side)
+		r.Cols = c.Cols.Blocks(side)
 	default:
 		switch p.Epilogue.VectorDim(o) {
 		case gemm.BiasRow:
@@ -163,25 +164,25 @@ func (p *Product) Needs(o gemm.Operand, c Rect) Rect {
 		r = r.T()
 	}
 	at := p.Places[o]
-	return Rect{r.Rows.plus(at.Row), r.Cols.plus(at.Col)}
+	return r.Plus(at.Row, at.Col)
 }
 
 // inPlace reports whether a member can use a part of an operand where it is stored: it has all of
 // it, and its address is aligned as well as that of the operand on a single member.
-func (p *Product) inPlace(o gemm.Operand, part Rect, member int) bool {
+func (p *Product) inPlace(o gemm.Operand, part program.Rect, member int) bool {
 	at := p.Places[o]
 	have := at.Matrix.Part(member)
 	if part.Empty() || o > gemm.Up {
 		return have.Contains(part)
 	}
-	whole := Rect{Span{0, at.Matrix.Rows}, Span{0, at.Matrix.Cols}}
-	return have.Contains(part) && have.alignment(part.Rows.From, part.Cols.From) >= whole.alignment(at.Row, at.Col)
+	whole := program.First(at.Matrix.Rows).By(program.First(at.Matrix.Cols))
+	return have.Contains(part) && alignment(have, part.Rows.From, part.Cols.From) >= alignment(whole, at.Row, at.Col)
 }
 
 // alignment returns the largest power of two up to Align that divides the distance of an element
 // from the start of r in memory. Rows are padded so that each starts as aligned as the first, but a
 // single column is contiguous.
-func (r Rect) alignment(row, col int) int {
+func alignment(r program.Rect, row, col int) int {
 	n := col - r.Cols.From
 	if r.Cols.Len() == 1 {
 		n = row - r.Rows.From
@@ -190,11 +191,11 @@ func (r Rect) alignment(row, col int) int {
 }
 
 // gather returns the copies that bring the part of an operand for a part of C to a member.
-func (p *Product) gather(o gemm.Operand, c Rect, member int) (all []Copy) {
+func (p *Product) gather(o gemm.Operand, c program.Rect, member int) (all []Copy) {
 	for i, part := range p.copied(o, c) {
 		moved := p.moved(o, c, i)
 		for _, piece := range p.Places[o].Matrix.Pieces(part, member) {
-			all = append(all, Copy{o, piece.Member, member, piece.Part, piece.Part.plus(moved)})
+			all = append(all, Copy{o, piece.Member, member, piece.Part, piece.Part.Plus(moved.Rows, moved.Cols)})
 		}
 	}
 	return all
@@ -202,7 +203,7 @@ func (p *Product) gather(o gemm.Operand, c Rect, member int) (all []Copy) {
 
 // scatter returns the copies that bring a part of C from the member that computed it to all members
 // that store it. held reports whether the member computed it outside its own part.
-func (p *Product) scatter(c Rect, member int, held bool) (all []Copy) {
+func (p *Product) scatter(c program.Rect, member int, held bool) (all []Copy) {
 	for _, part := range p.copied(gemm.C, c) {
 		for _, piece := range p.Places[gemm.C].Matrix.Holds(part) {
 			if piece.Member != member || held {
@@ -215,7 +216,7 @@ func (p *Product) scatter(c Rect, member int, held bool) (all []Copy) {
 
 // shares returns the shares of members that compute the parts of a grid, in panels that take the
 // given number of rounds.
-func (p *Product) shares(grid []Rect, rounds int) []Share {
+func (p *Product) shares(grid []program.Rect, rounds int) []Share {
 	all := make([]Share, len(grid))
 	repeated := len(grid) > 1 && !grid[0].Empty() && grid[0] == grid[1] // each member computes all of C, for itself
 	for i, c := range grid {
@@ -273,9 +274,9 @@ func (s *Share) Gathers(f func([]Copy)) {
 }
 
 // share returns the share of a member that computes c, for itself alone if repeated is set.
-func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
+func (p *Product) share(c program.Rect, member int, repeated bool, rounds int) Share {
 	s := Share{C: c}
-	var missing [gemm.Operands]Rect
+	var missing [gemm.Operands]program.Rect
 	for o := range gemm.Operands {
 		if part := p.Needs(o, c); (p.reads(o) || o == gemm.C) && !part.Empty() && !p.inPlace(o, part, member) {
 			missing[o] = p.held(o, c)
@@ -310,7 +311,7 @@ func (p *Product) share(c Rect, member int, repeated bool, rounds int) Share {
 // streamed returns a function that reports whether an operand is gathered in panels: A, or B with
 // Up, whichever the member lacks more of. The other one is gathered before the first panel, and so
 // are both of a batch. Of groups, only B is gathered in panels.
-func (p *Product) streamed(missing *[gemm.Operands]Rect) func(gemm.Operand) bool {
+func (p *Product) streamed(missing *[gemm.Operands]program.Rect) func(gemm.Operand) bool {
 	columns := missing[gemm.B].Len() + missing[gemm.Up].Len()
 	switch {
 	case missing[gemm.A].Len()+columns == 0 || p.batched():
@@ -324,31 +325,29 @@ func (p *Product) streamed(missing *[gemm.Operands]Rect) func(gemm.Operand) bool
 // panels cuts a member's part of C into panels in the order in which their operands arrive: first
 // the panel that needs no copies, if there is one, and then those of the other members. A part that
 // no copies delay is one panel, or several if other members copy the result.
-func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, scattered bool,
-	rounds int) (all []Rect) {
+func (p *Product) panels(c program.Rect, member int, streamed func(gemm.Operand) bool, scattered bool,
+	rounds int) (all []program.Rect) {
+	rows := func(s program.Span) program.Rect { return s.By(c.Cols) }
+	cols := func(s program.Span) program.Rect { return c.Rows.By(s) }
+	tileRows, tileCols := ceilDiv(c.Rows.Len(), p.UnitM), ceilDiv(c.Cols.Len(), p.UnitN)
+	var cuts []program.Span
+	of := cols
 	switch {
 	case streamed(gemm.A):
-		n := p.panelSize(gemm.A, p.UnitM, ceilDiv(c.Cols.Len(), p.UnitN), rounds)
-		for _, s := range p.cuts(gemm.A, c.Rows, n, rounds, member, func(s Span) Rect { return Rect{s, c.Cols} }) {
-			all = append(all, Rect{s, c.Cols})
-		}
+		of = rows
+		cuts = p.cuts(gemm.A, c.Rows, p.panelSize(gemm.A, p.UnitM, tileCols, rounds), rounds, member, of)
 	case streamed(gemm.B):
-		n := p.panelSize(gemm.B, p.UnitN, ceilDiv(c.Rows.Len(), p.UnitM), rounds)
-		for _, s := range p.cuts(gemm.B, c.Cols, n, rounds, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
-			all = append(all, Rect{c.Rows, s})
-		}
+		cuts = p.cuts(gemm.B, c.Cols, p.panelSize(gemm.B, p.UnitN, tileRows, rounds), rounds, member, of)
 	case scattered && p.grouped():
-		n := p.panelSize(gemm.C, p.UnitN, ceilDiv(c.Rows.Len(), p.UnitM), rounds)
-		for from := c.Cols.From; from < c.Cols.To; from += n {
-			all = append(all, Rect{c.Rows, Span{from, min(from+n, c.Cols.To)}})
-		}
+		cuts = c.Cols.Cut(p.panelSize(gemm.C, p.UnitN, tileRows, rounds))
 	case scattered:
-		n := p.panelSize(gemm.C, p.UnitM, ceilDiv(c.Cols.Len(), p.UnitN), rounds)
-		for from := c.Rows.From; from < c.Rows.To; from += n {
-			all = append(all, Rect{Span{from, min(from+n, c.Rows.To)}, c.Cols})
-		}
+		of = rows
+		cuts = c.Rows.Cut(p.panelSize(gemm.C, p.UnitM, tileCols, rounds))
 	default:
-		all = []Rect{c}
+		return []program.Rect{c}
+	}
+	for _, s := range cuts {
+		all = append(all, of(s))
 	}
 	return all
 }
@@ -374,9 +373,10 @@ func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
 // cuts cuts a range of rows or columns of C along the parts of streamed operand o, and each part
 // into panels of n. A range that is to be computed in all rounds is not cut if it has at most n. of
 // returns the part of C of a range. All cuts are multiples of Align and Grain from the start.
-func (p *Product) cuts(o gemm.Operand, whole Span, n, rounds, member int, of func(Span) Rect) (all []Span) {
+func (p *Product) cuts(o gemm.Operand, whole program.Span, n, rounds, member int,
+	of func(program.Span) program.Rect) (all []program.Span) {
 	if rounds == allRounds && whole.Len() <= n {
-		return []Span{whole}
+		return []program.Span{whole}
 	}
 	for _, s := range p.parts(o, whole, member) {
 		if p.inPlace(o, p.Needs(o, of(s)), member) {
@@ -384,7 +384,7 @@ func (p *Product) cuts(o gemm.Operand, whole Span, n, rounds, member int, of fun
 			continue
 		}
 		for ; s.Len() > 0; s.From += n {
-			all = append(all, Span{s.From, min(s.From+n, s.To)})
+			all = append(all, program.Range(s.From, min(s.From+n, s.To)))
 		}
 	}
 	return all
@@ -428,10 +428,10 @@ func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 // parts divides a range of rows or columns of C along the member's own part of operand o: that part
 // first, then the rows or columns after it, and then those before it. So the members begin at
 // different ones.
-func (p *Product) parts(o gemm.Operand, whole Span, member int) (all []Span) {
+func (p *Product) parts(o gemm.Operand, whole program.Span, member int) (all []program.Span) {
 	_, ends, ok := p.ends(o)
 	if !ok {
-		return []Span{whole}
+		return []program.Span{whole}
 	}
 	grain := max(p.Grain, Align)
 	cut := func(end int) int { // rounded down to a grain from the start
@@ -444,7 +444,7 @@ func (p *Product) parts(o gemm.Operand, whole Span, member int) (all []Span) {
 	if member < len(ends)-1 {
 		own.To = cut(ends[member])
 	}
-	for _, s := range []Span{own, {own.To, whole.To}, {whole.From, own.From}} {
+	for _, s := range []program.Span{own, program.Range(own.To, whole.To), program.Range(whole.From, own.From)} {
 		if s.Len() > 0 {
 			all = append(all, s)
 		}

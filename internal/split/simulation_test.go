@@ -6,9 +6,10 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 )
 
-func each(r Rect, f func(row, col int)) {
+func each(r program.Rect, f func(row, col int)) {
 	for i := r.Rows.From; i < r.Rows.To; i++ {
 		for j := r.Cols.From; j < r.Cols.To; j++ {
 			f(i, j)
@@ -89,7 +90,7 @@ func simulate(t *testing.T, p *Product) *simulation {
 
 // gather executes copies to a member into memory that holds one part of each operand. Each element
 // must be copied once.
-func (x *simulation) gather(copies []Copy, member int, held *[gemm.Operands]Rect) (all [gemm.Operands]stored) {
+func (x *simulation) gather(copies []Copy, member int, held *[gemm.Operands]program.Rect) (all [gemm.Operands]stored) {
 	for o := range all {
 		all[o] = stored{}
 	}
@@ -188,7 +189,7 @@ func (x *simulation) run(shares []Share) map[[2]int]int {
 		})
 	}
 	for member, all := range written {
-		part := x.Places[gemm.C].Matrix.Part(member).And(x.Needs(gemm.C, Rect{Span{0, x.M}, Span{0, x.N}}))
+		part := x.Places[gemm.C].Matrix.Part(member).And(x.Needs(gemm.C, program.First(x.M).By(program.First(x.N))))
 		if !part.Empty() && len(all) != part.Len() || part.Empty() && len(all) > 0 {
 			x.t.Fatalf("member %d has %d elements of the result, want %d", member, len(all), part.Len())
 		}

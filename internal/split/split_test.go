@@ -10,6 +10,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -77,7 +78,7 @@ func TestPlans(t *testing.T) {
 			divided = max(divided, computing)
 			computed := simulate(t, p).run(shares)
 			times := 1
-			if len(grid) > 1 && computing == len(grid) && grid[0].Contains(Rect{Span{0, p.M}, Span{0, p.N}}) {
+			if len(grid) > 1 && computing == len(grid) && grid[0].Contains(program.First(p.M).By(program.First(p.N))) {
 				times = len(grid)
 			}
 			if p.M*p.N > 0 && len(computed) != p.M*p.N {
@@ -379,16 +380,16 @@ func TestPanelSize(t *testing.T) {
 // TestAlignment checks that the elements of a single column follow each other, and that rows are
 // padded.
 func TestAlignment(t *testing.T) {
-	column, columns := Rect{Span{5, 100}, Span{3, 4}}, Rect{Span{5, 100}, Span{3, 50}}
+	column, columns := program.Range(5, 100).By(program.Range(3, 4)), program.Range(5, 100).By(program.Range(3, 50))
 	for _, c := range []struct {
-		r        Rect
+		r        program.Rect
 		row, col int
 		want     int
 	}{
 		{column, 5, 3, 16}, {column, 6, 3, 1}, {column, 13, 3, 8}, {column, 37, 3, 16},
 		{columns, 6, 3, 16}, {columns, 5, 4, 1}, {columns, 6, 7, 4}, {columns, 6, 35, 16},
 	} {
-		if got := c.r.alignment(c.row, c.col); got != c.want {
+		if got := alignment(c.r, c.row, c.col); got != c.want {
 			t.Errorf("element (%d, %d) of %v: %d, want %d", c.row, c.col, c.r, got, c.want)
 		}
 	}

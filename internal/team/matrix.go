@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 	"tilework/internal/split"
 )
 
@@ -48,10 +49,10 @@ func (t *Team) New(l gemm.Layout, by split.By) (m Matrix, err error) {
 }
 
 // own returns the stored rows and columns that this rank has.
-func (m *Memory) own() split.Rect { return m.whole.Part(m.team.group.Rank()) }
+func (m *Memory) own() program.Rect { return m.whole.Part(m.team.group.Rank()) }
 
 // Part returns the rows and columns of the matrix that this rank has.
-func (m Matrix) Part() split.Rect {
+func (m Matrix) Part() program.Rect {
 	if m.Layout.Trans {
 		return m.Memory.own().T()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 	"tilework/internal/relay"
 	"tilework/internal/split"
 )
@@ -68,7 +69,7 @@ func (x *execution) reserve(ctx context.Context, p *Product) (err error) {
 			x.blocks = append(x.blocks, *to)
 		}
 	}
-	size := func(o int, r split.Rect) int {
+	size := func(o int, r program.Rect) int {
 		if r.Empty() {
 			return 0
 		}
@@ -335,7 +336,7 @@ func (x *execution) target(round int) func(split.Copy) part {
 }
 
 // at returns a part of operand o in a block that holds the rectangle has.
-func (x *execution) at(b block, has split.Rect, o gemm.Operand, r split.Rect) part {
+func (x *execution) at(b block, has program.Rect, o gemm.Operand, r program.Rect) part {
 	t := x.elem(o)
 	ld := split.LayoutOf(t, has).LD
 	return part{b.from(split.Offset(t, has, ld, r)), r.Rows.Len(), t.Bytes(r.Cols.Len()), t.Bytes(ld)}

@@ -8,6 +8,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 )
 
 // blocking cuts a product into blocks of C, for a device that does not hold A, B and C at once. A
@@ -19,14 +20,14 @@ type blocking struct {
 
 // side is the bands of A or of B during a walk over the blocks.
 type side struct {
-	bands []span
+	bands []program.Span
 	held  []int // bands on the device, the one loaded first in front
 	most  int   // bands that the device holds
 	left  []int // blocks of each band that are still to be computed
 	gain  []int // of these, blocks whose other band is on the device
 }
 
-func newSide(bands []span, most, others int) *side {
+func newSide(bands []program.Span, most, others int) *side {
 	s := &side{bands: bands, most: most, left: make([]int, len(bands)), gain: make([]int, len(bands))}
 	for i := range s.left {
 		s.left[i] = others
@@ -100,7 +101,7 @@ func walk(a, b *side, visit func(row, col int, loadsA, loadsB bool)) {
 			}
 		}
 	}
-	rows, cols := a.bands[0].n(), b.bands[0].n()
+	rows, cols := a.bands[0].Len(), b.bands[0].Len()
 	for {
 		x, y := a.best(), b.best()
 		switch gainA, gainB := a.gain[x]*cols*cols, b.gain[y]*rows*rows; {
@@ -132,7 +133,7 @@ func (pl *Plan) blocked(o order, b blocking) *schedule {
 		if !o.byRows {
 			along = cols[j]
 		}
-		whole := step{rows: rows[i], cols: cols[j], depth: span{0, p.K}}
+		whole := step{rows: rows[i], cols: cols[j], depth: program.First(p.K)}
 		for _, k := range o.of(along) {
 			st := step{rows: rows[i], cols: cols[j], depth: k, tiles: whole.parts(),
 				concurrent: blocks%2 == 1}
@@ -168,15 +169,15 @@ const (
 
 // fit returns the fastest schedule of blocks in order o that fits into a number of bytes of device
 // memory, or nil if there is none.
-func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least estimate) {
+func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least program.Prediction) {
 	unitRows, unitCols := pl.units()
 	type candidate struct {
 		blocking
 		seconds float64
 	}
 	var all []candidate
-	for _, rows := range halves(pl.rows.n(), unitRows, pl.grain()) {
-		for _, cols := range halves(pl.cols.n(), unitCols, pl.grain()) {
+	for _, rows := range halves(pl.rows.Len(), unitRows, pl.grain()) {
+		for _, cols := range halves(pl.cols.Len(), unitCols, pl.grain()) {
 			if pl.steps(o, rows, cols) > maxSteps {
 				continue
 			}
@@ -196,7 +197,7 @@ func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least estimat
 		if s.Memory() > memory {
 			continue
 		}
-		if e := pl.predict(s, r); best == nil || e.total < least.total {
+		if e := pl.predict(s, r); best == nil || e.Total < least.Total {
 			best, least = s, e
 		}
 	}
@@ -209,8 +210,8 @@ func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least estimat
 // are copied while no kernel runs.
 func (pl *Plan) rough(o order, b blocking, r rates) float64 {
 	p := pl.host
-	rows, cols := min(b.rows, pl.rows.n()), min(b.cols, pl.cols.n())
-	blocks := float64(kernel.CeilDiv(pl.rows.n(), rows)) * float64(kernel.CeilDiv(pl.cols.n(), cols))
+	rows, cols := min(b.rows, pl.rows.Len()), min(b.cols, pl.cols.Len())
+	blocks := float64(kernel.CeilDiv(pl.rows.Len(), rows)) * float64(kernel.CeilDiv(pl.cols.Len(), cols))
 	parts := pl.block(rows, cols)
 	bandA, bandB := pl.bytes(gemm.A, parts[gemm.A])/r.in, pl.bytes(gemm.B, parts[gemm.B])/r.in
 	copied, replaced := blocks*bandB/float64(b.held[gemm.A]), b.held[gemm.B]
@@ -232,9 +233,9 @@ func (pl *Plan) rough(o order, b blocking, r rates) float64 {
 }
 
 // block returns the parts of the operands of a block of at most rows×cols.
-func (pl *Plan) block(rows, cols int) [matrices]part {
+func (pl *Plan) block(rows, cols int) [matrices]program.Rect {
 	st := pl.whole()
-	st.rows.to, st.cols.to = min(st.rows.from+rows, st.rows.to), min(st.cols.from+cols, st.cols.to)
+	st.rows.To, st.cols.To = min(st.rows.From+rows, st.rows.To), min(st.cols.From+cols, st.cols.To)
 	return st.parts()
 }
 

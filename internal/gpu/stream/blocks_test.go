@@ -7,6 +7,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/program"
 	"tilework/ptx"
 )
 
@@ -87,7 +88,7 @@ func TestWalk(t *testing.T) {
 		{1, 1, 1, 1}, {5, 1, 1, 1}, {1, 5, 1, 3}, {7, 9, 1, 1}, {7, 9, 2, 1}, {9, 7, 3, 3}, {12, 12, 12, 12},
 		{12, 12, 5, 5}, {20, 30, 2, 9},
 	} {
-		bands := func(n int) []span { return cutSpan(span{0, n * 16}, 16) }
+		bands := func(n int) []program.Span { return program.First(n * 16).Cut(16) }
 		seen := map[[2]int]bool{}
 		var held [2][]int
 		loads := 0
@@ -146,7 +147,7 @@ func TestScratchOfParts(t *testing.T) {
 	s := pl.blocked(pl.once(), blocking{rows: m, cols: 256, held: [gemm.C + 1]int{1, 1, 2}})
 	needed := 0
 	for i := range s.steps {
-		needed = max(needed, pl.part(&s.steps[i], s.packs).ScratchBytes())
+		needed = max(needed, pl.step(&s.steps[i], s.packs).ScratchBytes())
 		if s.steps[i].concurrent {
 			t.Errorf("step %d runs beside others, which use the same scratch memory", i)
 		}

@@ -16,6 +16,7 @@ import (
 	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/program"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx/emu/check"
@@ -49,7 +50,8 @@ func newTeam(t *testing.T, rng *rand.Rand, p *gemm.Problem, n int, open func(emu
 		t.Fatal(err)
 	}
 	o := randomOrder(rng, x.whole)
-	x.whole.Steps = x.whole.overlapped(o, append(cutSpan(span{0, o.head}, 16), cutSpan(span{o.head, length(p, o)}, 16)...))
+	x.whole.Steps = x.whole.overlapped(o, append(program.First(o.head).Cut(16),
+		program.Range(o.head, length(p, o)).Cut(16)...))
 	rows, cols := 16*(1+rng.IntN(2)), 16*(1+rng.IntN(2))
 	from := 0
 	for i, b := range x.backends {
@@ -232,7 +234,8 @@ func TestBreakdown(t *testing.T) {
 			}
 			for i, s := range append(all, whole) {
 				pl := append(x.plans, x.whole)[i]
-				in, out := pl.traffic(pl.Schedule())
+				work := pl.Schedule().program
+				in, out := work.Bytes(program.Load, program.Copy), work.Bytes(program.Store)
 				peers := 0
 				for _, from := range x.backends {
 					peers += int(pl.Backend().Device.(*emu.Device).Copied(from.Device.(*emu.Device)))
@@ -240,7 +243,7 @@ func TestBreakdown(t *testing.T) {
 				if i == len(x.plans) {
 					peers = 0 // one GPU
 				}
-				if s.FromHost+s.FromGPUs != int(in) || s.ToHost != int(out) || s.FromGPUs != peers {
+				if s.FromHost+s.FromGPUs != in || s.ToHost != out || s.FromGPUs != peers {
 					t.Errorf("%v on %d GPUs: %+v, want %v bytes in, %d of them from GPUs, and %v out", p, n, s, in, peers, out)
 				}
 				if sum := s.Compute + s.Copies + s.Waiting; math.Abs(sum-s.Seconds) > 1e-9 || s.Compute <= 0 || s.Waiting < 0 ||

@@ -14,6 +14,7 @@ import (
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/program"
 )
 
 // TestEveryCallFails fails each device call of a run in turn, and hangs in each that waits until
@@ -21,7 +22,7 @@ import (
 // the next run succeeds.
 func TestEveryCallFails(t *testing.T) {
 	schedules := maps.Clone(schedules)
-	schedules["one step"] = func(pl *Plan, _ []span) *schedule { return pl.wholly() }
+	schedules["one step"] = func(pl *Plan, _ []program.Span) *schedule { return pl.wholly() }
 	for name, build := range schedules {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []struct{ from, want error }{
@@ -41,7 +42,7 @@ func TestEveryCallFails(t *testing.T) {
 // everyCall runs a product with a schedule from build and fails device call n with the error from.
 // [context.Canceled] instead hangs in call n of those that wait, and then cancels the product. Run
 // must return an error that wraps want. everyCall reports whether the run made n calls.
-func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) *schedule) bool {
+func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []program.Span) *schedule) bool {
 	t.Helper()
 	p, b := small(t, 0.5)
 	d := faulty.New(devicetest.NewNull())
@@ -57,7 +58,7 @@ func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.Steps = build(plan, cutSpan(span{0, p.K}, p.K))
+	plan.Steps = build(plan, program.First(p.K).Cut(p.K))
 	err = plan.Run(ctx, b)
 	failed := d.FailedCall()
 	// Run may have succeeded with a schedule that needs less memory.

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 	"tilework/ptx"
 	"tilework/ptx/build"
 	"tilework/ptx/emu/check"
@@ -68,7 +69,7 @@ func TestFunctions(t *testing.T) {
 					t.Fatal(err)
 				}
 				if p.M > kernel.MaxVectorBytes && pl.ScratchBytes() == 0 {
-					pl.Steps = pl.overlapped(pl.once(), cutSpan(span{0, p.M}, kernel.MaxVectorBytes))
+					pl.Steps = pl.overlapped(pl.once(), program.First(p.M).Cut(kernel.MaxVectorBytes))
 				}
 				if err := pl.Run(t.Context(), buf); err != nil {
 					t.Fatal(err)

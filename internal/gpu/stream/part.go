@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tilework/internal/gemm"
+	"tilework/internal/program"
 )
 
 // Order describes the order of the sums; see [backend.Divisible].
@@ -29,8 +30,8 @@ func (pl *Plan) PartOf(p *gemm.Problem, row, col int) *Plan {
 	} else {
 		o.head = min(max(o.head-col, 0), p.N)
 	}
-	part := &Plan{Plan: pl.Plan, on: pl.on, host: p, keepLayout: pl.keepLayout, rows: span{0, p.M}, cols: span{0, p.N},
-		sums: &o, Limit: pl.Limit}
+	part := &Plan{Plan: pl.Plan, on: pl.on, host: p, keepLayout: pl.keepLayout, rows: program.First(p.M),
+		cols: program.First(p.N), sums: &o, Limit: pl.Limit}
 	if o.head == 0 || len(o.slices) == 1 {
 		o = part.once()
 	}

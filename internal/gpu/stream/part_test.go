@@ -11,6 +11,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/model"
+	"tilework/internal/program"
 	"tilework/internal/ref"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -48,7 +49,7 @@ func TestParts(t *testing.T) {
 		chosen := c.plan(t, b, &p)
 		orders := []*order{nil}
 		if rows, cols := chosen.units(); p.K > 128 && sliceable(&p) && chosen.ScratchBytes() == 0 {
-			slices := []span{{0, 128}, {128, p.K}}
+			slices := []program.Span{program.First(128), program.Range(128, p.K)}
 			orders = append(orders, &order{slices, rows, true}, &order{slices, p.M, true}, &order{slices, cols, false})
 			sliced++
 		}
@@ -135,10 +136,10 @@ func TestOrder(t *testing.T) {
 		{"h200", exec.Options{Kernel: "tiled", Tile: "16"}, nil},
 		{"h200", exec.Options{Kernel: "tiled", Tile: "32"}, nil},
 		{"a100-sxm-80gb", exec.Options{Kernel: "tiled", Tile: "32"}, nil},
-		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 16}, {16, 90}}, 64, true}},
-		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 16}, {16, 90}}, 64, false}},
-		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 16}, {16, 90}}, 65, true}},
-		{"h200", exec.Options{Kernel: "naive"}, &order{[]span{{0, 32}, {32, 90}}, 64, true}},
+		{"h200", exec.Options{Kernel: "naive"}, &order{[]program.Span{program.First(16), program.Range(16, 90)}, 64, true}},
+		{"h200", exec.Options{Kernel: "naive"}, &order{[]program.Span{program.First(16), program.Range(16, 90)}, 64, false}},
+		{"h200", exec.Options{Kernel: "naive"}, &order{[]program.Span{program.First(16), program.Range(16, 90)}, 65, true}},
+		{"h200", exec.Options{Kernel: "naive"}, &order{[]program.Span{program.First(32), program.Range(32, 90)}, 64, true}},
 	} {
 		name := fmt.Sprintf("%s %+v %+v", x.gpu, x.opt, x.sums)
 		pl := planOn(t, x.gpu, x.opt)
@@ -172,7 +173,7 @@ func TestZeroPointsInSlices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.sums = &order{[]span{{0, 128}, {128, 256}, {256, 300}}, 32, true}
+		pl.sums = &order{[]program.Span{program.First(128), program.Range(128, 256), program.Range(256, 300)}, 32, true}
 		buffers := testkit.Filled(rng, &p)
 		for i := range buffers[gemm.A] {
 			buffers[gemm.A][i] = byte(rng.Uint32())

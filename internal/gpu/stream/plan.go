@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/memo"
+	"tilework/internal/program"
 )
 
 // Backend computes products of matrices in host memory on one device. It keeps streams, the
@@ -50,9 +51,9 @@ type Plan struct {
 	on         *Backend
 	host       *gemm.Problem
 	keepLayout bool
-	rows, cols span   // the area of C that the plan computes
-	devices    int    // number of devices that compute parts of C at the same time, or 0 for one
-	sums       *order // nil if the plan chooses the order of the sums
+	rows, cols program.Span // the area of C that the plan computes
+	devices    int          // number of devices that compute parts of C at the same time, or 0 for one
+	sums       *order       // nil if the plan chooses the order of the sums
 
 	// Limit is the number of bytes of device memory that Run may use for matrices. 0 allows nine
 	// tenths of the device's memory.
@@ -64,7 +65,7 @@ type Plan struct {
 	Finished func(work int64)
 
 	Steps    *schedule // nil before the first call of Schedule
-	expected estimate
+	expected program.Prediction
 }
 
 // Plan selects a kernel and its configuration. The error is ErrUnsupported.
@@ -79,7 +80,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt exec.Options) (*Plan, error) {
 // PlanOf returns the plan of p that runs as pl does, which was planned for p and has the
 // host's layouts on the device if keepLayout is set.
 func (b *Backend) PlanOf(pl *exec.Plan, p *gemm.Problem, keepLayout bool) *Plan {
-	return &Plan{Plan: pl, on: b, host: p, keepLayout: keepLayout, rows: span{0, p.M}, cols: span{0, p.N}}
+	return &Plan{Plan: pl, on: b, host: p, keepLayout: keepLayout, rows: program.First(p.M), cols: program.First(p.N)}
 }
 
 // Host returns the product with the layouts of its matrices in host memory.
@@ -88,7 +89,7 @@ func (pl *Plan) Host() *gemm.Problem { return pl.host }
 // Predicted returns the predicted time of Run.
 func (pl *Plan) Predicted() time.Duration {
 	pl.Schedule()
-	return pl.expected.total
+	return pl.expected.Total
 }
 
 // RunBreakdown runs the plan and returns the breakdown of its time.

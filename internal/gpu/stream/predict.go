@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"tilework/dtype"
@@ -10,6 +11,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 	"tilework/internal/phrase"
+	"tilework/internal/program"
 )
 
 // rates holds the rates from which the time of a schedule is predicted. They depend on the kind of
@@ -96,88 +98,53 @@ const long = 200 * time.Millisecond
 // H200.
 const drain = 1. / 16
 
-// estimate holds the predicted time of a schedule, and the times of its copies in, its kernels and
-// its copies out alone.
-type estimate struct{ total, in, compute, out time.Duration }
-
-// predict predicts the time of a schedule by simulation. Copies in run one after the other, each
-// after the last step that uses its buffer. A step starts after the previous step, after its copies
-// in, and when its buffer of C has been copied out. Copies out run one after the other, each after
-// its step. Copies from other devices run beside those of the host, each after that of the device's
-// own piece.
-func (pl *Plan) predict(s *schedule, r rates) estimate {
+// predict predicts the time of a schedule by simulation of its program.
+func (pl *Plan) predict(s *schedule, r rates) program.Prediction {
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
-	var in, arriving, compute, out time.Duration // end of the operations so far
-	var free [matrices][]time.Duration           // times at which the buffers are free
-	for x := range free {
-		free[x] = make([]time.Duration, len(s.sizes[x]))
-	}
-	var e estimate
-	if len(s.steps) > 1 {
-		in = r.startup
-	}
-	shape := pl.Config.Tile
-	layouts := pl.host.Layouts
-	exchanges := r.peer > 0 && pl.exchangeable(s)
-	copied := func(x gemm.Operand, p part, rate float64) time.Duration {
-		return r.copy + seconds(pl.bytes(x, p)/rate) + rowsLatency(layouts[x], p)
-	}
-	for i := range s.steps {
-		st := &s.steps[i]
-		ready := in
-		for x := range matrices {
-			part := st.load[x]
-			if part.empty() {
-				continue
+	e := s.program.Simulate(func(op *program.Op) (delay, busy time.Duration) {
+		bytes := float64(op.Bytes)
+		switch op.Kind {
+		case program.Join:
+			return r.startup, 0
+		case program.Load, program.Store:
+			if op.Operand >= matrices { // negligible
+				return 0, 0
 			}
-			if st.begins[x] {
-				in = max(in, free[x][st.buffers[x]])
+			rate := r.in
+			if op.Kind == program.Store {
+				rate = r.out
 			}
-			own := part
-			if exchanges && pl.shared(x) {
-				own = pl.piecesOf(x, part, pl.devices)[0]
-			}
-			d := copied(x, own, r.in)
-			if s.raw[x] > 0 { // read once and written packed
-				d += seconds((pl.bytes(x, part) + float64(s.sizes[x][st.buffers[x]])) / r.memory)
-			}
-			in, e.in = in+d, e.in+d
-			if own != part {
-				others := float64(pl.devices - 1)
-				arriving = max(arriving, in) + time.Duration(others)*r.copy + seconds(others*pl.bytes(x, own)/r.peer)
-			}
-			ready = max(in, arriving)
+			return 0, r.copy + seconds(bytes/rate) + rowsLatency(pl.host.Layouts[op.Operand], op.Part)
+		case program.Pack: // reads the raw operand once and writes it packed
+			to := s.steps[op.Step].buffers[op.Operand]
+			return 0, seconds((pl.bytes(op.Operand, op.Part) + float64(s.sizes[op.Operand][to])) / r.memory)
+		case program.Copy:
+			return 0, r.copy + seconds(bytes/r.peer)
 		}
-		if st.begins[gemm.C] {
-			ready = max(ready, free[gemm.C][st.buffers[gemm.C]])
-		}
-		// The blocks of a wave start and end together, so a partial wave takes as long as a whole
-		// one, unless blocks of the next step fill it.
-		tiles := float64(kernel.CeilDiv(st.rows.n(), shape.M)) * float64(kernel.CeilDiv(st.cols.n(), shape.N))
-		waves := r.waves(tiles)
-		if i+1 == len(s.steps) || s.steps[i+1].concurrent == st.concurrent {
-			waves = math.Ceil(waves) + drain
-		}
-		if pl.host.Epilogue.Gated {
-			waves *= 2
-		}
-		made := st.parts()[gemm.C]
-		d := seconds(waves*pl.wave(st.depth.n(), r) + pl.bytes(gemm.C, made)/r.memory)
-		if st.depth.from > 0 {
-			d += seconds(pl.bytes(gemm.C, made) / r.memory)
-		}
-		compute, e.compute = max(compute, ready)+r.step+d, e.compute+d
-		for x := range matrices {
-			free[x][st.buffers[x]] = compute
-		}
-		if st.store {
-			d := copied(gemm.C, made, r.out)
-			out, e.out = max(out, compute)+d, e.out+d
-			free[gemm.C][st.buffers[gemm.C]] = out
-		}
-	}
-	e.total = out + r.step
+		return r.step, seconds(pl.computing(s, op.Step, r))
+	})
+	e.Total += r.step
 	return e
+}
+
+// computing returns the time in seconds of the kernel of step number i. The blocks of a wave start
+// and end together, so a partial wave takes as long as a whole one, unless blocks of the next step
+// fill it.
+func (pl *Plan) computing(s *schedule, i int, r rates) float64 {
+	st, shape := &s.steps[i], pl.Config.Tile
+	tiles := float64(kernel.CeilDiv(st.rows.Len(), shape.M)) * float64(kernel.CeilDiv(st.cols.Len(), shape.N))
+	waves := r.waves(tiles)
+	if i+1 == len(s.steps) || s.steps[i+1].concurrent == st.concurrent {
+		waves = math.Ceil(waves) + drain
+	}
+	if pl.host.Epilogue.Gated {
+		waves *= 2
+	}
+	c := pl.bytes(gemm.C, st.parts()[gemm.C]) / r.memory
+	if st.depth.From > 0 { // reads the sums so far
+		c *= 2
+	}
+	return waves*pl.wave(st.depth.Len(), r) + c
 }
 
 // waves returns the number of waves of blocks in which a kernel computes its tiles while another
@@ -197,14 +164,14 @@ const concurrentKernels = 2
 
 // fastest returns the schedule with the lowest predicted time, of those that keep A, B and C on the
 // device.
-func (pl *Plan) fastest(r rates) (*schedule, estimate) {
+func (pl *Plan) fastest(r rates) (*schedule, program.Prediction) {
 	p := pl.host
 	best := pl.wholly()
 	least := pl.predict(best, r)
 	// The blocks of a long product are fetched in a better order than whole matrices. Only they pack
 	// operands when they arrive.
-	if p.ReadsAB() && p.M > 0 && p.N > 0 && least.total > long {
-		if s, e := pl.fit(pl.once(), math.MaxInt/4, r); s != nil && e.total < least.total {
+	if p.ReadsAB() && p.M > 0 && p.N > 0 && least.Total > long {
+		if s, e := pl.fit(pl.once(), math.MaxInt/4, r); s != nil && e.Total < least.Total {
 			best, least = s, e
 		}
 	}
@@ -212,14 +179,14 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 		return best, least // in other schedules, scratch memory belongs to a single stream
 	}
 	// Overlap hides at most all but the longest of the three.
-	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 ||
+	if most := slices.Max(alone(least)); least.Total-most < r.startup || !p.ReadsAB() || p.M == 0 ||
 		p.N == 0 {
 		return best, least
 	}
 	// Choose the order first, with the usual panels, then the panels.
 	consider := func(o order, n int) {
 		s := pl.overlapped(o, pl.panels(o, n))
-		if e := pl.predict(s, r); e.total < least.total {
+		if e := pl.predict(s, r); e.Total < least.Total {
 			best, least = s, e
 		}
 	}
@@ -238,7 +205,7 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 // K.
 func (pl *Plan) orders(r rates) (all []order) {
 	p := pl.host
-	once := []span{{0, p.K}}
+	once := []program.Span{program.First(p.K)}
 	rows, cols := pl.units()
 	for _, o := range []order{{once, p.M, true}, {once, p.N, false}} {
 		all = append(all, o)
@@ -264,7 +231,7 @@ func (pl *Plan) orders(r rates) (all []order) {
 
 // slicing cuts K into slices for a head of C. The first slice is short. Each later one is as deep
 // as the operands that are copied while the previous one is computed.
-func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []span) {
+func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []program.Span) {
 	p, m, n := pl.host, float64(head), float64(pl.host.N)
 	if !byRows {
 		m, n = float64(p.M), float64(head)
@@ -277,9 +244,9 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 	for depth := float64(first); ; depth *= growth {
 		n := int(depth) / grain * grain
 		if at+2*n > p.K {
-			return append(slices, span{at, p.K})
+			return append(slices, program.Range(at, p.K))
 		}
-		slices = append(slices, span{at, at + n})
+		slices = append(slices, program.Range(at, at+n))
 		at += n
 	}
 }
@@ -287,24 +254,24 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 // panels cuts C into panels along the side of the order's head. A positive n gives n equal panels,
 // whose copies out start early. A negative n halves the rest of C again and again, down to 1/|n| of
 // the side: each copy out then overlaps with the next panel, with few launches.
-func (pl *Plan) panels(o order, n int) (panels []span) {
+func (pl *Plan) panels(o order, n int) (panels []program.Span) {
 	rows, cols := pl.units()
 	side, unit := pl.host.M, rows
 	if !o.byRows {
 		side, unit = pl.host.N, cols
 	}
-	rest := span{0, side}
+	rest := program.First(side)
 	each := kernel.RoundUp(kernel.CeilDiv(side, max(n, -n)), unit)
 	if o.head < side {
-		panels, rest = cutSpan(span{0, o.head}, each), span{o.head, side}
+		panels, rest = program.First(o.head).Cut(each), program.Range(o.head, side)
 	}
 	if n > 0 {
-		return append(panels, cutSpan(rest, each)...)
+		return append(panels, rest.Cut(each)...)
 	}
-	for rest.n() > each {
-		half := kernel.RoundUp(kernel.CeilDiv(rest.n(), 2), unit)
-		panels = append(panels, span{rest.from, rest.from + half})
-		rest.from += half
+	for rest.Len() > each {
+		half := kernel.RoundUp(kernel.CeilDiv(rest.Len(), 2), unit)
+		panels = append(panels, program.Range(rest.From, rest.From+half))
+		rest.From += half
 	}
 	return append(panels, rest)
 }
@@ -315,8 +282,8 @@ func isPowerOfTwo(x float64) bool {
 }
 
 // rowsLatency returns the extra time for the non-contiguous rows of a part; see [rowLatency].
-func rowsLatency(l gemm.Layout, p part) time.Duration {
-	rows, across := p.rows.n(), p.cols.n()
+func rowsLatency(l gemm.Layout, p program.Rect) time.Duration {
+	rows, across := p.Rows.Len(), p.Cols.Len()
 	if l.Trans {
 		rows, across = across, rows
 	}
@@ -329,7 +296,7 @@ func rowsLatency(l gemm.Layout, p part) time.Duration {
 // scheduled is a schedule with its predicted time.
 type scheduled struct {
 	*schedule
-	expected estimate
+	expected program.Prediction
 }
 
 // scheduleKey identifies a schedule of a device.
@@ -338,7 +305,7 @@ type scheduleKey struct {
 	config     kernel.Config
 	keepLayout bool
 	limit      int
-	rows, cols span
+	rows, cols program.Span
 	devices    int
 	sums       string
 }
@@ -389,14 +356,14 @@ func (pl *Plan) Detail() string {
 	if len(s.steps) == 1 {
 		return pl.Config.String()
 	}
-	copiedIn, copiedOut := pl.traffic(s)
-	bytesIn := bytesText(copiedIn)
-	if pl.rates().peer > 0 && pl.exchangeable(s) {
-		bytesIn += fmt.Sprintf(", %s of it shared with the other GPUs,", bytesText(pl.sharedBytes(s)))
+	bytesIn := bytesText(s.program.Bytes(program.Load, program.Copy))
+	if n := s.program.Bytes(program.Copy); n > 0 {
+		bytesIn += fmt.Sprintf(", %s of it from other GPUs,", bytesText(n))
 	}
+	alone := alone(e)
 	text := fmt.Sprintf("%v; %s, in %s of memory; %s in and %s out; %v predicted; alone: copies in %v, kernels %v, "+
-		"copies out %v", pl.Config, s.words, bytesText(float64(s.Memory())), bytesIn, bytesText(copiedOut),
-		ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
+		"copies out %v", pl.Config, s.words, bytesText(s.Memory()), bytesIn, bytesText(s.program.Bytes(program.Store)),
+		ms(e.Total), ms(alone[0]), ms(alone[1]), ms(alone[2]))
 	if st := in.Staging; st.Threads > 0 {
 		text += fmt.Sprintf("; copies by %s through %d MiB of pinned memory each way", phrase.Count(st.Threads, "thread"),
 			st.BufferBytes>>20)
@@ -404,8 +371,14 @@ func (pl *Plan) Detail() string {
 	return text
 }
 
+// alone returns the times of the copies in, the kernels and the copies out of a predicted schedule.
+func alone(e program.Prediction) []time.Duration {
+	return []time.Duration{e.Busy[program.Load] + e.Busy[program.Pack], e.Busy[program.Launch], e.Busy[program.Store]}
+}
+
 // bytesText formats a number of bytes: "1.5 GiB".
-func bytesText(n float64) string {
+func bytesText(bytes int) string {
+	n := float64(bytes)
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", n/(1<<30))

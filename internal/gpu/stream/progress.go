@@ -3,14 +3,16 @@ package stream
 import (
 	"context"
 	"sync/atomic"
+
+	"tilework/internal/program"
 )
 
 // Work returns the amount of work of the plan: the number of multiply-adds, or of the elements of C
 // if K is 0.
-func (pl *Plan) Work() int64 { return work(pl.rows, pl.cols, span{0, pl.host.K}) }
+func (pl *Plan) Work() int64 { return work(pl.rows, pl.cols, program.First(pl.host.K)) }
 
-func work(rows, cols, depth span) int64 {
-	return int64(rows.n()) * int64(cols.n()) * int64(max(depth.n(), 1))
+func work(rows, cols, depth program.Span) int64 {
+	return int64(rows.Len()) * int64(cols.Len()) * int64(max(depth.Len(), 1))
 }
 
 // counted returns a function for [exec.Plan.Counted] that passes the work of the step to finished,

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -20,6 +19,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 	ptxemu "tilework/ptx/emu"
@@ -41,18 +41,18 @@ func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 	if !o.byRows {
 		side = pl.host.N
 	}
-	return pl.overlapped(o, append(cutSpan(span{0, o.head}, some()), cutSpan(span{o.head, side}, some())...))
+	return pl.overlapped(o, append(program.First(o.head).Cut(some()), program.Range(o.head, side).Cut(some())...))
 }
 
 // randomOrder returns a random order. It cuts at multiples of a vector, as units does.
 func randomOrder(rng *rand.Rand, pl *Plan) order {
 	p := pl.host
-	o := order{[]span{{0, p.K}}, p.M, rng.IntN(2) == 0}
+	o := order{[]program.Span{program.First(p.K)}, p.M, rng.IntN(2) == 0}
 	if !o.byRows {
 		o.head = p.N
 	}
 	if sliceable(p) && p.K > 1 {
-		o.slices = cutSpan(span{0, p.K}, kernel.MaxVectorBytes*(1+rng.IntN(kernel.CeilDiv(p.K, kernel.MaxVectorBytes))))
+		o.slices = program.First(p.K).Cut(kernel.MaxVectorBytes * (1 + rng.IntN(kernel.CeilDiv(p.K, kernel.MaxVectorBytes))))
 		o.head = min(kernel.MaxVectorBytes*(1+rng.IntN(kernel.CeilDiv(o.head, kernel.MaxVectorBytes))), o.head)
 	}
 	return o
@@ -222,54 +222,6 @@ func (d *tapped) Launch(ctx context.Context, f device.Function, l device.Launch)
 	return d.Device.Launch(ctx, f, l)
 }
 
-// TestWaitsAreNeeded leaves out each wait of a schedule in turn, and checks that some order of work
-// then computes a wrong result. It keeps the first wait, which is for memory that another product
-// may still use, because the emulator never reuses an address.
-func TestWaitsAreNeeded(t *testing.T) {
-	seed := testrand.Seed(t)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	p, m := wholeNumbers(t, rng, 40, 32, 24, 0)
-	want := wanted(t, p, m)
-	for name, build := range schedules {
-		run := func(seed uint64, without int64) (waits int64, right bool) {
-			d, err := emu.Open(emu.Options{Seed: seed})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var n atomic.Int64
-			tap := &tapped{d, func(op string) bool {
-				if op == "copy out" {
-					time.Sleep(50 * time.Microsecond) // the copy runs all work before it, so let other work be enqueued
-				}
-				return op != "wait" || n.Add(1) != without
-			}}
-			b := New(tap)
-			pl, err := b.Plan(p, exec.Options{Kernel: "naive"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			pl.Steps = build(pl, cutSpan(span{0, p.K}, 12))
-			c, err := computed(t.Context(), pl, m)
-			return n.Load(), err == nil && bytes.Equal(c, want)
-		}
-		waits, right := run(seed, 0)
-		if !right {
-			t.Fatalf("%s: wrong result with all waits", name)
-		}
-		for without := int64(2); without <= waits; without++ {
-			i, found := seed, false
-			for ; !found && i < seed+4000; i++ { // some waits matter in one of 250 runs
-				_, right := run(i, without)
-				found = !right
-			}
-			t.Logf("%s: without wait %d of %d, run %d was wrong", name, without, waits, i-seed)
-			if !found {
-				t.Errorf("%s: no run was wrong without wait %d of %d", name, without, waits)
-			}
-		}
-	}
-}
-
 // TestOverlapCancelled cancels the context at each device call in turn. It checks that Run returns
 // context.Canceled or the right result, that nothing stays allocated, and that a later run
 // succeeds.
@@ -294,7 +246,7 @@ func TestOverlapCancelled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.Steps = build(pl, cutSpan(span{0, p.K}, p.K))
+		pl.Steps = build(pl, program.First(p.K).Cut(p.K))
 		for at = 1; ; at++ {
 			ctx, stop := context.WithCancel(t.Context())
 			cancel, calls = stop, 0
@@ -348,7 +300,7 @@ func TestOverlapLaunchFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.Steps = build(pl, cutSpan(span{0, p.K}, p.K))
+		pl.Steps = build(pl, program.First(p.K).Cut(p.K))
 		for failAt = 1; failAt <= len(pl.Steps.steps); failAt++ {
 			launches = 0
 			if _, err := computed(t.Context(), pl, m); !errors.Is(err, device.ErrLaunch) || !errors.Is(err, broken) {
@@ -370,15 +322,16 @@ func TestOverlapLaunchFails(t *testing.T) {
 
 // schedules builds schedules of several steps for the naive kernel, which supports all of them. The
 // keys are names of the kinds of schedules.
-var schedules = map[string]func(pl *Plan, slices []span) *schedule{
-	"panels": func(pl *Plan, slices []span) *schedule {
-		return pl.overlapped(order{slices, pl.host.M, true}, cutSpan(span{0, pl.host.M}, kernel.CeilDiv(pl.host.M, 5)))
+var schedules = map[string]func(pl *Plan, slices []program.Span) *schedule{
+	"panels": func(pl *Plan, slices []program.Span) *schedule {
+		return pl.overlapped(order{slices, pl.host.M, true}, program.First(pl.host.M).Cut(kernel.CeilDiv(pl.host.M, 5)))
 	},
-	"head": func(pl *Plan, slices []span) *schedule {
+	"head": func(pl *Plan, slices []program.Span) *schedule {
 		o := order{slices, kernel.CeilDiv(pl.host.N, 3), false}
-		return pl.overlapped(o, append(cutSpan(span{0, o.head}, kernel.CeilDiv(o.head, 2)), span{o.head, pl.host.N}))
+		return pl.overlapped(o, append(program.First(o.head).Cut(kernel.CeilDiv(o.head, 2)),
+			program.Range(o.head, pl.host.N)))
 	},
-	"blocks": func(pl *Plan, slices []span) *schedule {
+	"blocks": func(pl *Plan, slices []program.Span) *schedule {
 		return pl.blocked(order{slices, pl.host.M, true}, blocking{16, 16, [...]int{2, 1, 3}})
 	},
 }
@@ -410,9 +363,9 @@ func TestLessMemory(t *testing.T) {
 			}
 			o := pl.once()
 			if sliceable(p) {
-				o = order{cutSpan(span{0, p.K}, 30), 70, true}
+				o = order{program.First(p.K).Cut(30), 70, true}
 			}
-			pl.Steps = pl.overlapped(o, append(cutSpan(span{0, o.head}, 64), cutSpan(span{o.head, p.M}, 64)...))
+			pl.Steps = pl.overlapped(o, append(program.First(o.head).Cut(64), program.Range(o.head, p.M).Cut(64)...))
 			c, err := computed(t.Context(), pl, m)
 			if n := d.Used(); n != 0 {
 				t.Errorf("%d bytes of memory: %d bytes leaked", memory, n)

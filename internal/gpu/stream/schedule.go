@@ -8,6 +8,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 )
 
 // schedule lists the steps of a product of matrices in host memory. While the device computes a
@@ -27,65 +28,51 @@ type schedule struct {
 	scratch int    // bytes of scratch memory of a step
 	vectors int    // bytes of the operands that are copied whole
 	words   string // description
+	// program is the program of the schedule on its device alone. Several devices that share loads
+	// run another one.
+	program *program.Program
 }
 
 // order is the order in which the terms of C are summed. A head of C, some of its rows or columns,
 // is summed slice by slice of K, and the rest with the whole K. The order depends on the product
 // and the kind of device only: a lack of memory changes the panels, but no bit of the result.
 type order struct {
-	slices []span
+	slices []program.Span
 	head   int // rows or columns of the head
 	byRows bool
 }
 
 // step computes a part of C, or adds the terms of a slice of K to it.
 type step struct {
-	rows, cols, depth span
+	rows, cols, depth program.Span
 	// tiles are the parts of the operands in the buffers, which contain those that the step reads. The
 	// tile of C stays until all of its steps are done.
-	tiles   [matrices]part
-	load    [matrices]part // parts copied in before the step; for C, its old values
-	buffers [matrices]int  // indices of the buffers of the tiles
-	begins  [matrices]bool // reports whether the step is the first one with its tile
-	store   bool           // reports whether the step's part of C is copied out after it
+	tiles   [matrices]program.Rect
+	load    [matrices]program.Rect // parts copied in before the step; for C, its old values
+	buffers [matrices]int          // indices of the buffers of the tiles
+	begins  [matrices]bool         // reports whether the step is the first one with its tile
+	store   bool                   // reports whether the step's part of C is copied out after it
 	// concurrent reports whether the step may overlap the previous one, whose last blocks leave SMs
 	// idle.
 	concurrent bool
-}
-
-// stream returns the number of the stream that runs the step's kernel.
-func (s *step) stream() int {
-	if s.concurrent {
-		return 1
-	}
-	return 0
 }
 
 // matrices counts the operands that are copied in panels, the first of the list. The others are
 // copied whole.
 const matrices = gemm.Up + 1
 
-// span is a range of rows, columns or terms.
-type span struct{ from, to int }
-
-func (s span) n() int { return s.to - s.from }
-
-// part is a part of op(A), op(B) or C.
-type part struct{ rows, cols span }
-
-func (p part) empty() bool { return p.rows.n() == 0 || p.cols.n() == 0 }
-
 // parts returns the parts of the operands that the step reads, and of C that it writes.
-func (s *step) parts() [matrices]part {
-	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}, {s.depth, s.cols}}
+func (s *step) parts() [matrices]program.Rect {
+	a, b, c := s.rows.By(s.depth), s.depth.By(s.cols), s.rows.By(s.cols)
+	return [...]program.Rect{gemm.A: a, gemm.B: b, gemm.C: c, gemm.Residual: c, gemm.Up: b}
 }
 
 // layout returns the layout of a part of a matrix that is stored by itself on the device.
-func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
+func (pl *Plan) layout(l gemm.Layout, p program.Rect) gemm.Layout {
 	if l.Trans {
-		p.rows, p.cols = p.cols, p.rows
+		p.Rows, p.Cols = p.Cols, p.Rows
 	}
-	l.Rows, l.Cols = p.rows.n(), p.cols.n()
+	l.Rows, l.Cols = p.Rows.Len(), p.Cols.Len()
 	if !pl.keepLayout {
 		l = gemm.Padded(l)
 	}
@@ -101,16 +88,16 @@ func (pl *Plan) packsOnArrival() bool {
 
 // held returns the layout of a band of A, B or Up on the device in the schedule of blocks: packed
 // if the kernel needs it packed.
-func (pl *Plan) held(x gemm.Operand, tile part) gemm.Layout {
+func (pl *Plan) held(x gemm.Operand, tile program.Rect) gemm.Layout {
 	l := pl.layout(pl.host.Layouts[x], tile)
 	if x != gemm.A && x != gemm.B && x != gemm.Up || !pl.packsOnArrival() {
 		return l
 	}
 	st := pl.whole()
 	if x == gemm.A {
-		st.rows = tile.rows
+		st.rows = tile.Rows
 	} else {
-		st.cols = tile.cols
+		st.cols = tile.Cols
 	}
 	st.tiles = st.parts()
 	packed, _ := pl.Part(pl.problem(st), 0, 0).Packed()
@@ -126,8 +113,8 @@ func wholeRows(l gemm.Layout) int { return l.Type.Bytes(l.Rows * l.LD) }
 func (pl *Plan) problem(s *step) gemm.Problem {
 	p := *pl.host
 	parts := s.parts()
-	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
-	first, last := s.depth.from == 0, s.depth.to == pl.host.K
+	p.M, p.N, p.K = s.rows.Len(), s.cols.Len(), s.depth.Len()
+	first, last := s.depth.From == 0, s.depth.To == pl.host.K
 	if !last {
 		p.Alpha, p.Epilogue, p.Layouts[gemm.Residual] = 1, p.Epilogue.Zeros(), gemm.Layout{}
 	}
@@ -177,11 +164,11 @@ func sliceable(p *gemm.Problem) bool {
 func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs bool, words string) *schedule {
 	s := &schedule{steps: steps, order: o, packs: packs, words: words}
 	p := pl.host
-	var held [matrices][]part // tiles in the buffers
-	var begun [matrices]int   // tiles that have been assigned a buffer
+	var held [matrices][]program.Rect // tiles in the buffers
+	var begun [matrices]int           // tiles that have been assigned a buffer
 	var used [matrices]bool
 	for x := range matrices {
-		held[x], s.sizes[x] = make([]part, count[x]), make([]int, count[x])
+		held[x], s.sizes[x] = make([]program.Rect, count[x]), make([]int, count[x])
 		factor := x == gemm.A || x == gemm.B || x == gemm.Up
 		used[x] = p.Uses(x) && (p.ReadsAB() || !factor)
 	}
@@ -196,7 +183,7 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 		st.load[gemm.Up] = st.load[gemm.B]
 		for x, tile := range st.tiles {
 			if !used[x] {
-				st.load[x] = part{}
+				st.load[x] = program.Rect{}
 				continue
 			}
 			at := slices.Index(held[x][:min(begun[x], count[x])], tile)
@@ -207,7 +194,7 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 				l := pl.layout(p.Layouts[x], tile)
 				bytes := l.Bytes()
 				if packs {
-					key := band{gemm.Operand(x), tile.rows.n(), tile.cols.n()}
+					key := band{gemm.Operand(x), tile.Rows.Len(), tile.Cols.Len()}
 					if _, known := packed[key]; !known {
 						packed[key] = pl.held(key.x, tile)
 					}
@@ -219,15 +206,15 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 			}
 			st.buffers[x] = at
 		}
-		if p.Beta != 0 && st.depth.from == 0 {
+		if p.Beta != 0 && st.depth.From == 0 {
 			st.load[gemm.C] = st.parts()[gemm.C]
 		}
-		if st.store = st.depth.to == p.K; st.store && used[gemm.Residual] {
+		if st.store = st.depth.To == p.K; st.store && used[gemm.Residual] {
 			st.load[gemm.Residual] = st.parts()[gemm.Residual]
 		}
-		if size := [...]int{st.rows.n(), st.cols.n(), st.depth.n()}; !measured[size] {
+		if size := [...]int{st.rows.Len(), st.cols.Len(), st.depth.Len()}; !measured[size] {
 			measured[size] = true
-			s.scratch = max(s.scratch, pl.part(st, packs).ScratchBytes())
+			s.scratch = max(s.scratch, pl.step(st, packs).ScratchBytes())
 		}
 	}
 	// A part may need scratch memory although the whole product does not: its rows are shorter. The
@@ -235,9 +222,14 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 	for i := range steps {
 		steps[i].concurrent = steps[i].concurrent && s.scratch == 0
 	}
-	for _, l := range pl.vectors() {
+	for _, l := range pl.vectors {
 		s.vectors += l.Bytes()
 	}
+	x := noExchange
+	if pl.rates().peer > 0 && pl.exchangeable(s) {
+		x = predicted
+	}
+	s.program = write([]*Plan{pl}, []*schedule{s}, x)
 	return s
 }
 
@@ -253,23 +245,9 @@ func (s *schedule) Memory() int {
 	return n
 }
 
-// traffic returns the bytes that the schedule copies to the device and back.
-func (pl *Plan) traffic(s *schedule) (in, out float64) {
-	for i := range s.steps {
-		st := &s.steps[i]
-		for x, p := range st.load {
-			in += pl.bytes(gemm.Operand(x), p)
-		}
-		if st.store {
-			out += pl.bytes(gemm.C, st.parts()[gemm.C])
-		}
-	}
-	return in, out
-}
-
 // bytes returns the bytes of a part of an operand on the host.
-func (pl *Plan) bytes(x gemm.Operand, p part) float64 {
-	return float64(p.rows.n()) * float64(p.cols.n()) * float64(pl.host.Layouts[x].Type.Bits()) / 8
+func (pl *Plan) bytes(x gemm.Operand, p program.Rect) float64 {
+	return float64(p.Rows.Len()) * float64(p.Cols.Len()) * float64(pl.host.Layouts[x].Type.Bits()) / 8
 }
 
 // single returns the counts of buffers of a schedule that keeps all matrices on the device.
@@ -280,20 +258,18 @@ func single() (count [matrices]int) {
 	return count
 }
 
-// vectors returns the layouts of the operands that are copied whole, before the first step.
-func (pl *Plan) vectors() map[gemm.Operand]gemm.Layout {
-	all := map[gemm.Operand]gemm.Layout{}
+// vectors yields the layouts of the operands that are copied whole, before the first step.
+func (pl *Plan) vectors(yield func(gemm.Operand, gemm.Layout) bool) {
 	for o := matrices; o < gemm.Operands; o++ {
-		if l := pl.host.Layout(o); l.Bytes() > 0 {
-			all[o] = l
+		if l := pl.host.Layout(o); l.Bytes() > 0 && !yield(o, l) {
+			return
 		}
 	}
-	return all
 }
 
 // whole returns the step that computes the whole area of the plan.
 func (pl *Plan) whole() *step {
-	s := &step{rows: pl.rows, cols: pl.cols, depth: span{0, pl.host.K}}
+	s := &step{rows: pl.rows, cols: pl.cols, depth: program.First(pl.host.K)}
 	s.tiles = s.parts()
 	s.load[gemm.A], s.load[gemm.B] = s.tiles[gemm.A], s.tiles[gemm.B]
 	return s
@@ -301,7 +277,7 @@ func (pl *Plan) whole() *step {
 
 // once returns the order that sums each element with the whole K.
 func (pl *Plan) once() order {
-	return order{slices: []span{{0, pl.host.K}}, head: pl.host.M, byRows: true}
+	return order{slices: []program.Span{program.First(pl.host.K)}, head: pl.host.M, byRows: true}
 }
 
 // wholly returns the schedule with a single step.
@@ -313,12 +289,12 @@ func (pl *Plan) wholly() *schedule {
 // slice, then its last slice and the rest of C panel by panel. A slice of one operand times the
 // head of the other is computed about as fast as the slice is copied, for products of any size, and
 // the copies of C out start early.
-func (pl *Plan) overlapped(o order, panels []span) *schedule {
+func (pl *Plan) overlapped(o order, panels []program.Span) *schedule {
 	whole, last := pl.whole(), len(o.slices)-1
 	// add appends a step, which loads the new part of the operand along the head and, if other is
 	// set, of the other one.
 	var steps []step
-	add := func(along, depth span, other bool, concurrent bool) {
+	add := func(along, depth program.Span, other bool, concurrent bool) {
 		st := step{rows: along, cols: whole.cols, depth: depth, tiles: whole.tiles, concurrent: concurrent}
 		mine, theirs := gemm.A, gemm.B
 		if !o.byRows {
@@ -333,7 +309,7 @@ func (pl *Plan) overlapped(o order, panels []span) *schedule {
 		steps = append(steps, st)
 	}
 	for _, k := range o.slices[:last] {
-		add(span{0, o.head}, k, true, false)
+		add(program.First(o.head), k, true, false)
 	}
 	for i, p := range panels {
 		depth := o.of(p)
@@ -351,27 +327,27 @@ func (pl *Plan) overlapped(o order, panels []span) *schedule {
 }
 
 // of returns the slices of K of a panel of C, which is part of the head or of the rest.
-func (o order) of(panel span) []span {
-	if panel.from < o.head {
+func (o order) of(panel program.Span) []program.Span {
+	if panel.From < o.head {
 		return o.slices
 	}
-	return []span{{0, o.slices[len(o.slices)-1].to}}
+	return []program.Span{program.First(o.slices[len(o.slices)-1].To)}
 }
 
 // cut cuts a part of a side of C into spans of each elements. No span crosses the end of the head.
-func (o order) cut(s span, each int, rows bool) []span {
-	if rows != o.byRows || o.head <= s.from || o.head >= s.to {
-		return cutSpan(s, each)
+func (o order) cut(s program.Span, each int, rows bool) []program.Span {
+	if rows != o.byRows || o.head <= s.From || o.head >= s.To {
+		return s.Cut(each)
 	}
-	return append(cutSpan(span{s.from, o.head}, each), cutSpan(span{o.head, s.to}, each)...)
+	return append(program.Range(s.From, o.head).Cut(each), program.Range(o.head, s.To).Cut(each)...)
 }
 
 // sizes lists the lengths of spans: "1024, 2×512".
-func sizes(spans []span) string {
+func sizes(spans []program.Span) string {
 	var list []string
 	for i := 0; i < len(spans); {
-		n, same := spans[i].n(), 1
-		for i+same < len(spans) && spans[i+same].n() == n {
+		n, same := spans[i].Len(), 1
+		for i+same < len(spans) && spans[i+same].Len() == n {
 			same++
 		}
 		if same > 1 {
@@ -382,15 +358,6 @@ func sizes(spans []span) string {
 		i += same
 	}
 	return strings.Join(list, ", ")
-}
-
-// cutSpan cuts a span into spans of each elements. The last one may be shorter.
-func cutSpan(s span, each int) []span {
-	var all []span
-	for at := s.from; at < s.to; at += each {
-		all = append(all, span{at, min(at+each, s.to)})
-	}
-	return all
 }
 
 // Smaller returns the fastest schedule that sums in the same order as s and needs at most n bytes

@@ -1,9 +1,10 @@
 package stream
 
 import (
-	"fmt"
 	"iter"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/program"
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
@@ -77,29 +79,29 @@ func TestSchedules(t *testing.T) {
 					t.Fatalf("step %d of %s: begins a new tile of operand %d, which is already in its buffer", i, s.words, x)
 				}
 				loaded := holds[at].loaded
-				for e := range st.load[x].elements() {
-					if !tile.has(e) || loaded[e] {
+				for e := range elements(st.load[x]) {
+					if !has(tile, e) || loaded[e] {
 						t.Fatalf("step %d of %s: loads element %v of operand %d, which is already loaded or outside the tile",
 							i, s.words, e, x)
 					}
 					loaded[e] = true
 				}
-				for e := range st.parts()[x].elements() {
-					if x != gemm.C && (x != gemm.Residual || st.store) && !loaded[e] || !tile.has(e) {
+				for e := range elements(st.parts()[x]) {
+					if x != gemm.C && (x != gemm.Residual || st.store) && !loaded[e] || !has(tile, e) {
 						t.Fatalf("step %d of %s: element %v of operand %d is not loaded or outside the tile", i, s.words, e, x)
 					}
 				}
 			}
-			if got := !st.load[gemm.C].empty(); got != (pl.host.Beta != 0 && st.depth.from == 0) {
+			if got := !st.load[gemm.C].Empty(); got != (pl.host.Beta != 0 && st.depth.From == 0) {
 				t.Fatalf("step %d of %s: loads C: %v", i, s.words, got)
 			}
-			for r := st.rows.from; r < st.rows.to; r++ {
-				for c := st.cols.from; c < st.cols.to; c++ {
-					if e := r*n + c; summed[e] != st.depth.from || stored[e] {
+			for r := st.rows.From; r < st.rows.To; r++ {
+				for c := st.cols.From; c < st.cols.To; c++ {
+					if e := r*n + c; summed[e] != st.depth.From || stored[e] {
 						t.Fatalf("step %d of %s: C(%d,%d) has %d terms or is stored, and the step adds terms from %d",
-							i, s.words, r, c, summed[e], st.depth.from)
+							i, s.words, r, c, summed[e], st.depth.From)
 					} else {
-						summed[e], stored[e] = st.depth.to, st.store
+						summed[e], stored[e] = st.depth.To, st.store
 					}
 				}
 			}
@@ -114,15 +116,15 @@ func TestSchedules(t *testing.T) {
 
 // holding is the tile that a buffer holds, and the elements of it that have been loaded.
 type holding struct {
-	tile   part
+	tile   program.Rect
 	loaded map[[2]int]bool
 }
 
 // elements returns an iterator over the (row, column) pairs of p.
-func (p part) elements() iter.Seq[[2]int] {
+func elements(p program.Rect) iter.Seq[[2]int] {
 	return func(yield func([2]int) bool) {
-		for r := p.rows.from; r < p.rows.to; r++ {
-			for c := p.cols.from; c < p.cols.to; c++ {
+		for r := p.Rows.From; r < p.Rows.To; r++ {
+			for c := p.Cols.From; c < p.Cols.To; c++ {
 				if !yield([2]int{r, c}) {
 					return
 				}
@@ -132,8 +134,8 @@ func (p part) elements() iter.Seq[[2]int] {
 }
 
 // has reports whether p contains the element e, a row and a column.
-func (p part) has(e [2]int) bool {
-	return p.rows.from <= e[0] && e[0] < p.rows.to && p.cols.from <= e[1] && e[1] < p.cols.to
+func has(p program.Rect, e [2]int) bool {
+	return p.Rows.From <= e[0] && e[0] < p.Rows.To && p.Cols.From <= e[1] && e[1] < p.Cols.To
 }
 
 // TestFastest checks the kind of schedule that is selected for products on an H200, logs its
@@ -162,11 +164,11 @@ func TestFastest(t *testing.T) {
 		switch first := s.steps[0]; {
 		case strings.Contains(s.words, "blocks"):
 			kind = "blocks"
-		case first.depth.to < c.pl.host.K:
+		case first.depth.To < c.pl.host.K:
 			kind = "slices of K"
-		case first.rows.n() < c.pl.host.M:
+		case first.rows.Len() < c.pl.host.M:
 			kind = "panels of rows"
-		case first.cols.n() < c.pl.host.N:
+		case first.cols.Len() < c.pl.host.N:
 			kind = "panels of columns"
 		}
 		t.Logf("%v, alpha %v, beta %v: %d steps, %d MiB: %s", c.pl.host, real(c.pl.host.Alpha), real(c.pl.host.Beta),
@@ -176,7 +178,7 @@ func TestFastest(t *testing.T) {
 		}
 		again := c.pl.host
 		if pl, err := New(h200{}).Plan(again, exec.Options{Kernel: "blocked", Tile: "64x64x8/8x4/4"}); err != nil ||
-			fmt.Sprint(pl.Schedule()) != fmt.Sprint(s) {
+			!reflect.DeepEqual(pl.Schedule(), s) {
 			t.Errorf("%v: the second plan differs from the first, or failed: %v", c.pl.host, err)
 		}
 		if most := int(c.pl.Backend().Device.Info().Memory); kind == "blocks" && s.Memory() > most {
@@ -195,17 +197,18 @@ func TestPredict(t *testing.T) {
 		r := pl.rates()
 		for _, s := range []*schedule{pl.wholly(), randomPanels(rng, pl)} {
 			e := pl.predict(s, r)
-			most := e.in + e.compute + e.out + r.startup
+			times := alone(e)
+			most := times[0] + times[1] + times[2] + r.startup
 			for range len(s.steps) + 1 {
 				most += r.step
 			}
-			if least := max(e.in, e.compute, e.out); e.total < least || e.total > most {
+			if least := slices.Max(times); e.Total < least || e.Total > most {
 				t.Errorf("%v, %s: predicted %+v, want a total of %v to %v", pl.host, s.words, e, least, most)
 			}
 		}
 		s, e := pl.fastest(r)
-		if whole := pl.predict(pl.wholly(), r); e.total > whole.total {
-			t.Errorf("%v: fastest schedule, %s, is predicted to take %v, one step %v", pl.host, s.words, e.total, whole.total)
+		if whole := pl.predict(pl.wholly(), r); e.Total > whole.Total {
+			t.Errorf("%v: fastest schedule, %s, is predicted to take %v, one step %v", pl.host, s.words, e.Total, whole.Total)
 		}
 	}
 }

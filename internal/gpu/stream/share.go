@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 )
 
 // On returns the plan of the same product on another device; see [exec.Plan.On].
@@ -14,7 +15,7 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 	}
 	other := *pl
 	other.Plan, other.on = planned, b
-	other.Steps, other.expected = nil, estimate{}
+	other.Steps, other.expected = nil, program.Prediction{}
 	other.sums = &pl.Schedule().order
 	return &other, nil
 }
@@ -52,11 +53,11 @@ func (pl *Plan) dividesRows() bool {
 // that run at the same time.
 func (pl *Plan) Share(from, to, devices int) *Plan {
 	part := *pl
-	part.Steps, part.expected, part.devices = nil, estimate{}, devices
+	part.Steps, part.expected, part.devices = nil, program.Prediction{}, devices
 	if pl.dividesRows() {
-		part.rows = span{from, to}
+		part.rows = program.Range(from, to)
 	} else {
-		part.cols = span{from, to}
+		part.cols = program.Range(from, to)
 	}
 	return &part
 }
@@ -64,7 +65,7 @@ func (pl *Plan) Share(from, to, devices int) *Plan {
 // Area describes the part of C that the plan computes.
 func (pl *Plan) Area() string {
 	if pl.dividesRows() {
-		return fmt.Sprintf("rows %d to %d", pl.rows.from, pl.rows.to-1)
+		return fmt.Sprintf("rows %d to %d", pl.rows.From, pl.rows.To-1)
 	}
-	return fmt.Sprintf("columns %d to %d", pl.cols.from, pl.cols.to-1)
+	return fmt.Sprintf("columns %d to %d", pl.cols.From, pl.cols.To-1)
 }
