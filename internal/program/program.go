@@ -1,5 +1,5 @@
 // Package program represents divided work as data: copies, launches and stores on lanes, each with
-// the ops that it waits for. Planners write programs, [Program.Run] executes them, and
+// the ops that it waits for. Planners write programs, a [Runner] executes them, and
 // [Program.Simulate] predicts their time.
 package program
 
@@ -17,16 +17,17 @@ type Kind uint8
 
 // The kinds of ops.
 const (
-	Join   Kind = iota // no work: its lane waits, and other lanes can wait for what its lane has done
-	Load               // a copy from host memory, which has been read when the call returns
-	Copy               // a copy from another device, or within one
-	Pack               // a launch that rearranges an operand
-	Launch             // the launches that compute a part of C
-	Store              // a copy to host memory, which has been written when the call returns
+	Join     Kind = iota // no work: a point where a lane waits, or for which others wait
+	Load                 // a copy from host memory, which has been read when the call returns
+	Copy                 // a copy from another device, or within one
+	Exchange             // copies to and from other processes, which have been enqueued when the call returns
+	Pack                 // a launch that rearranges an operand
+	Launch               // the launches that compute a part of C
+	Store                // a copy to host memory, which has been written when the call returns
 	kinds
 )
 
-var kindNames = [kinds]string{"join", "load", "copy", "pack", "launch", "store"}
+var kindNames = [kinds]string{"join", "load", "copy", "exchange", "pack", "launch", "store"}
 
 // String returns the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
@@ -36,7 +37,7 @@ func (k Kind) timed() (kind timeline.Kind, work bool) {
 	switch k {
 	case Load:
 		return timeline.FromHost, true
-	case Copy:
+	case Copy, Exchange:
 		return timeline.FromGPU, true
 	case Store:
 		return timeline.ToHost, true
@@ -114,6 +115,20 @@ func (p *Program) Add(op Op, after ...int) int {
 	return len(p.Ops) - 1
 }
 
+// Waits reports whether the next op of a lane would wait for op i.
+func (p *Program) Waits(lane, i int) bool {
+	last := p.last[lane]
+	return p.Ops[i].Lane != lane && (last == 0 || i >= p.Ops[last-1].ended.at(p.Ops[i].Lane))
+}
+
+// Follows reports whether op b is op a, or begins after a ends.
+func (p *Program) Follows(b, a int) bool {
+	if p.Ops[a].Lane == p.Ops[b].Lane {
+		return a <= b
+	}
+	return a < p.Ops[b].ended.at(p.Ops[a].Lane)
+}
+
 // clock holds, by lane, the number of ops up to the last one that has ended. Ops share clocks, so a
 // clock never changes. Lanes may be missing at the end.
 type clock []int
@@ -145,6 +160,19 @@ func (p *Program) Bytes(of ...Kind) (n int) {
 	return n
 }
 
+// Calls returns the number of calls that enqueue op i: its waits, its work and its event.
+func (p *Program) Calls(i int) int {
+	op := &p.Ops[i]
+	n := len(op.After)
+	if op.Kind != Join {
+		n++
+	}
+	if op.event {
+		n++
+	}
+	return n
+}
+
 // maxLines is the maximum number of ops that String lists.
 const maxLines = 64
 
@@ -158,7 +186,7 @@ func (p *Program) String() string {
 	for i := range p.Ops[:min(len(p.Ops), maxLines)] {
 		op := &p.Ops[i]
 		fmt.Fprintf(&b, "%4d  %-*s  %v", i, width, p.Lanes[op.Lane].Name, op.Kind)
-		if op.Kind != Join {
+		if op.Kind != Join && op.Kind != Exchange {
 			fmt.Fprintf(&b, " %s, %v", op.Operand.Phrase(), op.Part)
 		}
 		for j, on := range op.After {

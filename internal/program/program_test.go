@@ -16,7 +16,7 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
-// machine is a device whose streams record what is enqueued in them.
+// machine is a device whose streams record the calls that enqueue work.
 type machine struct {
 	mu     sync.Mutex
 	events int
@@ -116,9 +116,9 @@ func random(rng *rand.Rand, kinds Kind) (p *Program, after [][]int, queues []Que
 
 // run runs a program with streams of a machine.
 func run(ctx context.Context, p *Program, queues []Queue) (*Op, error) {
-	return p.Run(ctx, queues, func(_ context.Context, op *Op) error {
+	return p.Runner(queues, func(_ context.Context, op *Op) error {
 		return queues[op.Lane].Stream.(*stream).do(op.Step)
-	})
+	}).Run(ctx)
 }
 
 // TestRunWaits runs random programs. The streams must order each op after the ops for which it was
@@ -165,13 +165,13 @@ func TestRunStores(t *testing.T) {
 	m := &machine{}
 	queues := []Queue{{Stream: &stream{machine: m}}, {Stream: &stream{machine: m}}}
 	var stored atomic.Bool
-	if _, err := p.Run(t.Context(), queues, func(_ context.Context, op *Op) error {
+	if _, err := p.Runner(queues, func(_ context.Context, op *Op) error {
 		if op.Kind == Launch && !stored.Load() {
 			t.Error("the launch is enqueued before the store returns")
 		}
 		stored.Store(true)
 		return queues[op.Lane].Stream.(*stream).do(op.Step)
-	}); err != nil || m.events > 0 {
+	}).Run(t.Context()); err != nil || m.events > 0 {
 		t.Errorf("error %v, %d events", err, m.events)
 	}
 }
@@ -255,12 +255,12 @@ func TestRunFailedOp(t *testing.T) {
 			for range p.Lanes {
 				queues = append(queues, Queue{Stream: &stream{machine: m}})
 			}
-			op, err := p.Run(t.Context(), queues, func(_ context.Context, op *Op) error {
+			op, err := p.Runner(queues, func(_ context.Context, op *Op) error {
 				if op == &p.Ops[i] {
 					return errBroken
 				}
 				return queues[op.Lane].Stream.(*stream).do(op.Step)
-			})
+			}).Run(t.Context())
 			if op != &p.Ops[i] || !errors.Is(err, errBroken) {
 				t.Fatalf("op %d failed: Run returned %v and error %v", i, op, err)
 			}
@@ -290,11 +290,11 @@ func TestRunCancelled(t *testing.T) {
 	m := &machine{}
 	queues := []Queue{{Stream: &stream{machine: m}}, {Stream: &stream{machine: m}}}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := p.Run(ctx, queues, func(ctx context.Context, op *Op) error {
+	_, err := p.Runner(queues, func(ctx context.Context, op *Op) error {
 		cancel()
 		<-ctx.Done()
 		return ctx.Err()
-	})
+	}).Run(ctx)
 	if !errors.Is(err, context.Canceled) || m.live != 0 {
 		t.Errorf("error %v and %d events left, want context.Canceled and none", err, m.live)
 	}
@@ -317,12 +317,12 @@ func TestRunPanics(t *testing.T) {
 					t.Errorf("recovered %v, want the panic of the op", got)
 				}
 			}()
-			_, err := p.Run(t.Context(), queues, func(_ context.Context, op *Op) error {
+			_, err := p.Runner(queues, func(_ context.Context, op *Op) error {
 				if op.Lane == worker {
 					panic("oops")
 				}
 				return nil
-			})
+			}).Run(t.Context())
 			t.Errorf("Run returned %v, want a panic", err)
 		}()
 		if m.live != 0 {
@@ -341,12 +341,12 @@ func TestRunOnHost(t *testing.T) {
 	for i := range 20 {
 		last = p.Add(Op{Kind: Launch, Lane: []int{b, a}[i%2], Step: i + 1}, last)
 	}
-	if _, err := p.Run(t.Context(), make([]Queue, 2), func(_ context.Context, op *Op) error {
+	if _, err := p.Runner(make([]Queue, 2), func(_ context.Context, op *Op) error {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, op.Step)
 		return nil
-	}); err != nil {
+	}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i, step := range got {

@@ -2,7 +2,9 @@ package program
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"tilework/internal/device"
 	"tilework/internal/device/timeline"
@@ -15,142 +17,195 @@ type Queue struct {
 	Timeline *timeline.Timeline // records the work, unless it is nil
 }
 
-// Run enqueues the ops in the queues of their lanes. do enqueues the work of an op other than a
-// Join in the queue of its lane. The goroutines of several workers call it at the same time.
-//
-// The first error ends the program and is returned with its op, or without one if ctx has ended.
-// After an error the queues wait for all work of the program, so that the memory that it uses can
-// be freed.
-func (p *Program) Run(ctx context.Context, queues []Queue, do func(context.Context, *Op) error) (failed *Op,
-	err error) {
-	x := &execution{Program: p, queues: queues, do: do, events: make([]device.Event, len(p.Ops)),
-		enqueued: make([]chan struct{}, len(p.Ops))}
-	for i := range p.Ops {
-		if p.Ops[i].signal {
-			x.enqueued[i] = make(chan struct{})
-		}
-	}
-	working, cancel := context.WithCancel(ctx)
-	defer cancel()
-	x.cancel = cancel
-	ended := false
-	defer func() { // also after a panic
-		if err != nil || !ended {
-			err = device.Join(err, x.settle(ctx))
-		}
-		op, e := x.free()
-		if err == nil {
-			failed = op
-		}
-		err = device.Join(err, e)
-	}()
-	x.workers(working)
-	ended = true
-	if x.err != nil {
-		return x.failed, x.err
-	}
-	return nil, ctx.Err()
-}
-
-// execution is a run of a program.
-type execution struct {
+// Runner runs a program, again and again if need be. It is not safe for concurrent use.
+type Runner struct {
 	*Program
-	queues []Queue
+	Queues []Queue // by lane
+	// Leaves makes Run leave the work in the queues to the caller after an error. Otherwise Run lets
+	// the queues wait for all of it, so that the memory that it uses can be freed.
+	Leaves bool
 	do     func(context.Context, *Op) error
-	cancel func()
 
-	events   []device.Event  // at the ends of ops, until the end of the run
-	enqueued []chan struct{} // closed when the op is enqueued; nil if no other worker waits for it
+	ctx     context.Context // of the run
+	cancel  func()          // ends it; nil unless other workers may be in calls that wait
+	waits   bool            // whether some calls wait for the device
+	workers []worker
+	busy    sync.WaitGroup
+	panics  relay.Panics
+	stopped atomic.Bool
+	events  []device.Event // at the ends of ops, until the end of the run
 
 	failing sync.Once
 	failed  *Op // the first, with its error
 	err     error
 }
 
-// workers runs all workers.
-func (x *execution) workers(ctx context.Context) {
-	n := 0
-	for _, l := range x.Lanes {
+// worker enqueues the ops of some lanes.
+type worker struct {
+	run      func()
+	mu       sync.Mutex
+	progress sync.Cond
+	enqueued int // ops of the program up to the last one that this worker has enqueued
+}
+
+// Runner returns a runner with a queue for each lane. do enqueues the work of an op other than a
+// Join in the queue of its lane. The goroutines of several workers call it at the same time.
+func (p *Program) Runner(queues []Queue, do func(context.Context, *Op) error) *Runner {
+	n := 1
+	for _, l := range p.Lanes {
 		n = max(n, l.Worker+1)
 	}
-	if n == 1 {
-		x.work(ctx, 0)
-		return
+	r := &Runner{Program: p, Queues: queues, do: do, workers: make([]worker, n), events: make([]device.Event, len(p.Ops))}
+	r.waits = slices.ContainsFunc(p.Ops, func(op Op) bool { return slices.Contains([]Kind{Load, Exchange, Store}, op.Kind) })
+	for i := range r.workers {
+		w := &r.workers[i]
+		w.progress.L = &w.mu
+		w.run = func() { r.work(i) }
 	}
-	all := relay.Group{Stop: x.cancel}
-	for i := range n {
-		all.Go(func() { x.work(ctx, i) })
+	return r
+}
+
+// Run enqueues the ops in the queues of their lanes. The first error ends the run and is returned
+// with its op, or without one if ctx has ended.
+func (r *Runner) Run(ctx context.Context) (failed *Op, err error) {
+	r.ctx, r.failing, r.failed, r.err = ctx, sync.Once{}, nil, nil
+	r.stopped.Store(false)
+	ended := false
+	defer func() { // also after a panic
+		if !r.Leaves && (err != nil || !ended) {
+			err = device.Join(err, r.settle(ctx))
+		}
+		op, e := r.free()
+		if err == nil {
+			failed = op
+		}
+		err = device.Join(err, e)
+		r.ctx = nil
+	}()
+	r.runWorkers()
+	ended = true
+	if r.err != nil {
+		return r.failed, r.err
 	}
-	all.Wait()
+	return nil, ctx.Err()
+}
+
+// runWorkers runs all workers, the first on this goroutine.
+func (r *Runner) runWorkers() {
+	if len(r.workers) > 1 && r.waits {
+		r.ctx, r.cancel = context.WithCancel(r.ctx)
+		defer r.cancel()
+	}
+	for i := range r.workers {
+		r.workers[i].enqueued = 0
+	}
+	r.busy.Add(len(r.workers))
+	for i := range r.workers[1:] {
+		go r.guard(&r.workers[1+i])
+	}
+	r.guard(&r.workers[0])
+	r.busy.Wait()
+	r.panics.Raise()
+}
+
+// guard runs a worker. A panic ends all workers.
+func (r *Runner) guard(w *worker) {
+	defer r.busy.Done()
+	if !r.panics.Catch(w.run) {
+		r.stop()
+	}
+}
+
+// stop ends the work of all workers.
+func (r *Runner) stop() {
+	r.stopped.Store(true)
+	if r.cancel != nil {
+		r.cancel()
+	}
+	for i := range r.workers {
+		w := &r.workers[i]
+		w.mu.Lock()
+		w.progress.Broadcast()
+		w.mu.Unlock()
+	}
 }
 
 // work enqueues the ops of a worker. An error ends the work of all.
-func (x *execution) work(ctx context.Context, worker int) {
-	for i := range x.Ops {
-		op := &x.Ops[i]
-		if x.Lanes[op.Lane].Worker != worker {
+func (r *Runner) work(worker int) {
+	for i := range r.Ops {
+		op := &r.Ops[i]
+		if r.Lanes[op.Lane].Worker != worker {
 			continue
 		}
-		if err := x.enqueue(ctx, i); err != nil {
-			x.failing.Do(func() { x.failed, x.err = op, err })
-			x.cancel()
+		if r.stopped.Load() {
+			return
+		}
+		if err := r.enqueue(worker, i); err != nil {
+			r.failing.Do(func() { r.failed, r.err = op, err })
+			r.stop()
 			return
 		}
 	}
 }
 
-// enqueue enqueues op i after the ops for which it waits.
-func (x *execution) enqueue(ctx context.Context, i int) error {
-	op := &x.Ops[i]
-	q := x.queues[op.Lane]
+// enqueue enqueues op i after the ops for which it waits. It does nothing if the run has ended.
+func (r *Runner) enqueue(worker, i int) error {
+	op := &r.Ops[i]
+	q := r.Queues[op.Lane]
 	for _, on := range op.After {
-		if c := x.enqueued[on]; c != nil {
-			select {
-			case <-c:
-			case <-ctx.Done():
-			}
+		if !r.await(worker, on) {
+			return nil
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if e := x.events[on]; e != nil {
+		if e := r.events[on]; e != nil {
 			if err := q.Stream.Wait(e); err != nil {
 				return err
 			}
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	if err := x.perform(ctx, op); err != nil {
-		return err
-	}
-	if op.event && op.Kind != Store && q.Stream != nil { // a store has ended
-		var err error
-		if x.events[i], err = q.Stream.Record(); err != nil {
+	if kind, work := op.Kind.timed(); work {
+		if err := q.Timeline.Do(q.Stream, kind, op.Bytes, func() error { return r.do(r.ctx, op) }); err != nil {
 			return err
 		}
 	}
-	if c := x.enqueued[i]; c != nil {
-		close(c)
+	if op.event && op.Kind != Store && q.Stream != nil { // a store has ended
+		var err error
+		if r.events[i], err = q.Stream.Record(); err != nil {
+			return err
+		}
+	}
+	if op.signal {
+		w := &r.workers[worker]
+		w.mu.Lock()
+		w.enqueued = i + 1
+		w.progress.Broadcast()
+		w.mu.Unlock()
 	}
 	return nil
 }
 
-func (x *execution) perform(ctx context.Context, op *Op) error {
-	kind, work := op.Kind.timed()
-	if !work {
-		return nil
+// await waits until another worker has enqueued an op, and reports whether the run goes on. No two
+// workers wait for each other, because an op waits for earlier ones only.
+func (r *Runner) await(worker, op int) bool {
+	w := &r.workers[r.Lanes[r.Ops[op].Lane].Worker]
+	if w == &r.workers[worker] {
+		return true
 	}
-	q := x.queues[op.Lane]
-	return q.Timeline.Do(q.Stream, kind, op.Bytes, func() error { return x.do(ctx, op) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.enqueued <= op && !r.stopped.Load() {
+		w.progress.Wait()
+	}
+	return w.enqueued > op
 }
 
 // settle makes all queues wait for all work that is enqueued, and waits for it until ctx ends, so
-// that errors of this program do not fail the next one.
-func (x *execution) settle(ctx context.Context) error {
+// that errors of this run do not fail the next one.
+func (r *Runner) settle(ctx context.Context) error {
 	var errs []error
-	for _, q := range x.queues {
+	for _, q := range r.Queues {
 		if q.Stream == nil {
 			continue
 		}
@@ -158,30 +213,31 @@ func (x *execution) settle(ctx context.Context) error {
 		if err != nil {
 			continue // the device is lost, and so is its work
 		}
-		for _, other := range x.queues {
+		for _, other := range r.Queues {
 			if other.Stream != nil && other.Stream != q.Stream {
 				errs = append(errs, other.Stream.Wait(e))
 			}
 		}
 		errs = append(errs, e.Free())
 	}
-	for _, q := range x.queues {
+	for _, q := range r.Queues {
 		if q.Stream != nil {
-			_ = q.Stream.Sync(ctx) // its error has failed this program
+			_ = q.Stream.Sync(ctx) // its error has failed this run
 		}
 	}
 	return device.Join(errs...)
 }
 
 // free frees the events. It returns the first op for which this fails.
-func (x *execution) free() (failed *Op, err error) {
-	for i, e := range x.events {
+func (r *Runner) free() (failed *Op, err error) {
+	for i, e := range r.events {
 		if e == nil {
 			continue
 		}
+		r.events[i] = nil
 		if e := e.Free(); e != nil {
 			if err == nil {
-				failed = &x.Ops[i]
+				failed = &r.Ops[i]
 			}
 			err = device.Join(err, e)
 		}

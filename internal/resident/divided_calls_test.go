@@ -98,8 +98,10 @@ func TestDividedCalls(t *testing.T) {
 		{4, 2048, split.Rows, false, "map[Launch:1] map[] map[] map[]"},
 		{8, 1024, split.Rows, false, "map[Launch:1]" + strings.Repeat(" map[]", 7)},
 		{2, 512, split.OnEach, true, "map[Launch:1] map[Launch:1]"},
-		{2, 512, split.Rows, true, strings.Repeat(" map[CopyPeer:2 Event.Free:2 Launch:1 Record:2 Wait:2]", 2)[1:]},
-		{2, 512, split.Columns, true, strings.Repeat(" map[CopyPeer:1 Event.Free:2 Launch:2 Record:2 Wait:2]", 2)[1:]},
+		{2, 512, split.Rows, true, "map[CopyPeer:5 Event.Free:1 Launch:1 Record:1 Wait:2] " +
+			"map[CopyPeer:1 Event.Free:2 Record:2 Wait:1]"},
+		{2, 512, split.Columns, true, "map[CopyPeer:5 Event.Free:1 Launch:1 Record:1 Wait:2] " +
+			"map[CopyPeer:1 Event.Free:2 Record:2 Wait:1]"},
 		{4, 512, split.Rows, true, strings.Repeat(" map[CopyPeer:4 Event.Free:2 Launch:1 Record:2 Wait:6]", 4)[1:]},
 	} {
 		d, all := openCounted(t, c.gpus)
@@ -141,7 +143,7 @@ func TestDividedCallsPredicted(t *testing.T) {
 				}
 			}
 			if err := p.with(func(x planned) error {
-				want = x.division.Calls()
+				want = x.division.work.Calls()
 				return nil
 			}); err != nil {
 				t.Fatal(err)
@@ -238,7 +240,8 @@ func BenchmarkGPUDividedIssue(b *testing.B) {
 			calls := 0
 			if err := p.with(func(x planned) error {
 				x.division.Concurrent = c.concurrent
-				for _, n := range x.division.Calls() {
+				x.division.work = x.division.Work(&x.division.Plan)
+				for _, n := range x.division.work.Calls() {
 					calls += n
 				}
 				return nil

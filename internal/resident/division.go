@@ -5,9 +5,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
-	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
-	"tilework/internal/program"
 	"tilework/internal/split"
 )
 
@@ -19,11 +17,9 @@ const callSeconds = 3e-6
 type division struct {
 	device *Device
 	tiled
-	launches   [][]launch  // by member and panel
-	workspaces []workspace // by member
-	remote     []int       // by member, the number of gathers from others
-	started    []bool      // by member, whether copies wait for its earlier work
-	scatters   bool        // whether results are copied
+	work     *split.Work
+	launches [][]launch // by member and panel
+	scratch  []int      // by member, bytes of scratch memory of the launches
 	// Of the last product; guarded by device.ordering.
 	compiled bool // the kernels of the first panels
 	kept     *execution
@@ -33,21 +29,6 @@ type division struct {
 type launch struct {
 	plan   *exec.Plan
 	places [gemm.Operands]split.At
-}
-
-// workspace is the memory that a member needs besides its matrices, by offsets.
-type workspace struct {
-	held    [gemm.Operands]int              // operands that are gathered before the first panel
-	slots   [split.Slots][gemm.Operands]int // of panels
-	scratch int                             // of the launches
-	bytes   int
-}
-
-// take returns the offset of n more bytes.
-func (r *workspace) take(n int) (at int) {
-	at = r.bytes
-	r.bytes += kernel.RoundUp(n, maxAlign)
-	return at
 }
 
 // String describes the division.
@@ -140,45 +121,14 @@ func (d *Device) product(pl *exec.Plan, p *gemm.Problem) split.Product {
 // planLaunches plans the launches of all panels, and the memory for them.
 func (x *division) planLaunches() {
 	members := len(x.Shares)
-	x.launches, x.workspaces = make([][]launch, members), make([]workspace, members)
-	x.remote, x.started, x.kept = make([]int, members), x.Started(), nil
+	x.launches, x.scratch = make([][]launch, members), make([]int, members)
 	for i := range x.Shares {
 		for j := range x.Shares[i].Panels {
-			x.launches[i] = append(x.launches[i], x.launch(i, &x.Shares[i].Panels[j]))
-			x.scatters = x.scatters || len(x.Shares[i].Panels[j].Scatter) > 0
-		}
-		x.workspaces[i] = x.workspace(i)
-		x.remote[i] = x.Shares[i].RemoteGathers()
-	}
-}
-
-// workspace returns the memory that a member needs.
-func (x *division) workspace(member int) (r workspace) {
-	s := &x.Shares[member]
-	bytes := func(o int, part program.Rect) int {
-		if part.Empty() {
-			return 0
-		}
-		return split.LayoutOf(x.Layout(gemm.Operand(o)).Type, part).Bytes()
-	}
-	for o, part := range s.Held {
-		r.held[o] = r.take(bytes(o, part))
-	}
-	var most [gemm.Operands]int
-	scratch := 0
-	for i := range s.Panels {
-		for o, part := range s.Panels[i].Held {
-			most[o] = max(most[o], bytes(o, part))
-		}
-		scratch = max(scratch, x.launches[member][i].plan.ScratchBytes())
-	}
-	for i := range min(s.Streamed(), split.Slots) {
-		for o, n := range most {
-			r.slots[i][o] = r.take(n)
+			l := x.launch(i, &x.Shares[i].Panels[j])
+			x.launches[i], x.scratch[i] = append(x.launches[i], l), max(x.scratch[i], l.plan.ScratchBytes())
 		}
 	}
-	r.scratch = r.take(scratch)
-	return r
+	x.work, x.kept = x.Work(&x.Plan), nil
 }
 
 // compile compiles the kernels of the first panels, for all members at the same time.

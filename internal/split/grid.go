@@ -33,10 +33,10 @@ func (p *Product) Plan() Plan {
 	var all []Plan
 	add := func(grid []program.Rect, rounds int) (several bool) {
 		x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
-		all = append(all, p.predicted(x))
+		all = append(all, p.bounded(x))
 		if p.CallSeconds > 0 && x.moves() {
 			x.InOrder = true
-			all = append(all, p.predicted(x))
+			all = append(all, p.bounded(x))
 		}
 		return slices.ContainsFunc(x.Shares, func(s Share) bool { return len(s.Panels) > 1 })
 	}
@@ -54,14 +54,32 @@ func (p *Product) Plan() Plan {
 		}
 	}
 	if p.Pick != nil {
+		for i := range all {
+			p.predict(&all[i])
+		}
 		return all[p.Pick(all)]
 	}
-	fastest := slices.MinFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
-	near := slices.DeleteFunc(all, func(x Plan) bool {
-		return x.Seconds > (1+tolerance)*fastest.Seconds || x.repeats() && x.Seconds > fastest.Seconds
-	})
+	near := p.near(all)
 	return slices.MinFunc(near, func(x, y Plan) int {
 		return cmp.Or(cmp.Compare(p.remote(&x), p.remote(&y)), cmp.Compare(x.Seconds, y.Seconds))
+	})
+}
+
+// near returns the plans that are predicted to be the fastest, or about as fast. The times of all
+// are lower bounds. It predicts those of the plans that may be among the fastest.
+func (p *Product) near(all []Plan) []Plan {
+	slices.SortStableFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
+	fastest := math.Inf(1)
+	for i := range all {
+		if all[i].Seconds > (1+tolerance)*fastest {
+			all = all[:i]
+			break
+		}
+		p.predict(&all[i])
+		fastest = min(fastest, all[i].Seconds)
+	}
+	return slices.DeleteFunc(all, func(x Plan) bool {
+		return x.Seconds > (1+tolerance)*fastest || x.repeats() && x.Seconds > fastest
 	})
 }
 
@@ -84,16 +102,57 @@ func (p *Product) remote(pl *Plan) (bytes int) {
 	return bytes
 }
 
-// predicted returns a plan with its predicted time: that of the slowest member, or of the host that
-// enqueues the work.
-func (p *Product) predicted(x Plan) Plan {
-	var host float64
-	host, x.Concurrent = p.hostSeconds(&x)
-	x.Seconds = host
+// bounded returns a plan with the time of the slowest member, or of the host to enqueue its copies
+// and launches alone. It is a lower bound of the plan's time.
+func (p *Product) bounded(x Plan) Plan {
+	calls := make([]int, len(x.Shares))
+	x.Copies(func(c Copy) { calls[c.To]++ })
+	for i := range x.Shares {
+		calls[i] += len(x.Shares[i].Panels)
+	}
+	x.Seconds, _ = p.hostSeconds(calls)
 	for i := range x.Shares {
 		x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i, x.InOrder))
 	}
 	return x
+}
+
+// predict completes the predicted time of a bounded plan by that of the host to enqueue all work.
+func (p *Product) predict(x *Plan) {
+	if p.CallSeconds == 0 {
+		return
+	}
+	var host float64
+	host, x.Concurrent = p.hostSeconds(p.write(x).Calls())
+	x.Seconds = max(x.Seconds, host)
+}
+
+// Times of the host besides those of the calls of the driver: of a product, 1.6 µs on two GPUs that
+// execute nothing, and an estimate of the time in which goroutines for all members start.
+const (
+	productSeconds = 1.6e-6
+	startSeconds   = 30e-6
+)
+
+// hostSeconds predicts the time in which the host makes the calls for each member: those of one
+// member after the other or, if it is faster, those of all members at the same time. It is zero if
+// each member has a host of its own.
+func (p *Product) hostSeconds(calls []int) (seconds float64, concurrent bool) {
+	if p.CallSeconds == 0 {
+		return 0, false
+	}
+	most, sum := 0, 0
+	for _, n := range calls {
+		most, sum = max(most, n), sum+n
+	}
+	together, atOnce := p.CallSeconds*float64(sum), p.CallSeconds*float64(most)+startSeconds
+	return productSeconds + min(together, atOnce), atOnce < together
+}
+
+// moves reports whether members copy from each other.
+func (pl *Plan) moves() (moves bool) {
+	pl.Copies(func(c Copy) { moves = moves || c.From != c.To })
+	return moves
 }
 
 // Smaller returns the same division with panels of at most the given size.

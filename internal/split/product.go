@@ -81,9 +81,6 @@ type Share struct {
 	Held   [gemm.Operands]program.Rect
 	Gather []Copy
 	Panels []Panel
-	// Reads lists the other members that have operands of the share, Takes those that compute results
-	// for the member, and Sources both.
-	Reads, Takes, Sources []int
 }
 
 // Several reports whether several members compute parts of C.
@@ -100,16 +97,6 @@ func (pl *Plan) Several() bool {
 // Remote reports whether some copies are from other members.
 func Remote(all []Copy) bool {
 	return slices.ContainsFunc(all, func(c Copy) bool { return c.From != c.To })
-}
-
-// Streamed returns the number of panels for which operands are gathered.
-func (s *Share) Streamed() (n int) {
-	for i := range s.Panels {
-		if len(s.Panels[i].Gather) > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // Slots is the number of panels that are in memory at the same time.
@@ -224,35 +211,7 @@ func (p *Product) shares(grid []program.Rect, rounds int) []Share {
 			all[i] = p.share(c, i, repeated, rounds)
 		}
 	}
-	link(all)
 	return all
-}
-
-// link sets the members from which each one copies.
-func link(all []Share) {
-	add := func(to *[]int, member int) {
-		if !slices.Contains(*to, member) {
-			*to = append(*to, member)
-		}
-	}
-	for i := range all {
-		all[i].Gathers(func(gather []Copy) {
-			for _, c := range gather {
-				if c.From != i {
-					add(&all[i].Reads, c.From)
-					add(&all[i].Sources, c.From)
-				}
-			}
-		})
-		for _, x := range all[i].Panels {
-			for _, c := range x.Scatter {
-				if c.To != i {
-					add(&all[c.To].Takes, i)
-					add(&all[c.To].Sources, i)
-				}
-			}
-		}
-	}
 }
 
 // RemoteGathers returns the number of gathers with copies from other members.

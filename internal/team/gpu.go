@@ -18,7 +18,7 @@ import (
 type gpuStore struct {
 	backend *exec.Backend
 	release func() error
-	stream  device.Stream // of copies
+	copies  device.Stream
 }
 
 func openGPU(d backend.Device) (store, error) {
@@ -27,15 +27,15 @@ func openGPU(d backend.Device) (store, error) {
 		return nil, err
 	}
 	s := &gpuStore{backend: b.Backend, release: release}
-	if s.stream, err = b.Device.NewStream(); err != nil {
+	if s.copies, err = b.Device.NewStream(); err != nil {
 		return nil, device.Join(exec.Sentinel(err), release())
 	}
 	return s, nil
 }
 
-func (s *gpuStore) queue(q queue) device.Stream {
+func (s *gpuStore) stream(q queue) device.Stream {
 	if q == copies {
-		return s.stream
+		return s.copies
 	}
 	return s.backend.Device
 }
@@ -51,29 +51,22 @@ func (s *gpuStore) alloc(n int, what string) (block, error) {
 func (s *gpuStore) free(b block) error { return exec.Sentinel(s.backend.Device.Free(b.at)) }
 
 func (s *gpuStore) read(ctx context.Context, q queue, dst []byte, pitch int, p part) error {
-	return exec.Sentinel(s.queue(q).CopyOut(ctx, dst, p.at, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
+	return exec.Sentinel(s.stream(q).CopyOut(ctx, dst, p.at, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
 		DevicePitch: p.pitch}))
 }
 
 func (s *gpuStore) write(ctx context.Context, q queue, p part, src []byte, pitch int) error {
-	return exec.Sentinel(s.queue(q).CopyIn(ctx, p.at, src, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
+	return exec.Sentinel(s.stream(q).CopyIn(ctx, p.at, src, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
 		DevicePitch: p.pitch}))
 }
 
 func (s *gpuStore) copy(to, from part) error {
-	return exec.Sentinel(s.stream.CopyPeer(to.at, s.backend.Device, from.at, device.PeerRows{Count: to.rows,
+	return exec.Sentinel(s.copies.CopyPeer(to.at, s.backend.Device, from.at, device.PeerRows{Count: to.rows,
 		Width: to.width, FromPitch: from.pitch, ToPitch: to.pitch}))
 }
 
-func (s *gpuStore) record(q queue) (device.Event, error) {
-	e, err := s.queue(q).Record()
-	return e, exec.Sentinel(err)
-}
-
-func (s *gpuStore) wait(q queue, e device.Event) error { return exec.Sentinel(s.queue(q).Wait(e)) }
-
 func (s *gpuStore) sync(ctx context.Context) error {
-	return exec.Sentinel(device.Join(s.stream.Sync(ctx), s.backend.Device.Sync(ctx)))
+	return exec.Sentinel(device.Join(s.copies.Sync(ctx), s.backend.Device.Sync(ctx)))
 }
 
 func (s *gpuStore) weight() float64 { return s.backend.Weight() }
@@ -84,7 +77,7 @@ func (s *gpuStore) cuda() *cuda.GPU {
 }
 
 func (s *gpuStore) close() error {
-	return device.Join(exec.Sentinel(s.stream.Close()), exec.Sentinel(s.release()))
+	return device.Join(exec.Sentinel(s.copies.Close()), exec.Sentinel(s.release()))
 }
 
 // align is the alignment of all memory of a device.

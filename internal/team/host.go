@@ -55,12 +55,11 @@ func (hostStore) copy(to, from part) error {
 	return nil
 }
 
-func (hostStore) record(queue) (device.Event, error) { return nil, nil }
-func (hostStore) wait(queue, device.Event) error     { return nil }
-func (hostStore) sync(ctx context.Context) error     { return ctx.Err() }
-func (hostStore) weight() float64                    { return 1 }
-func (hostStore) cuda() *cuda.GPU                    { return nil }
-func (hostStore) close() error                       { return nil }
+func (hostStore) stream(queue) device.Stream     { return nil }
+func (hostStore) sync(ctx context.Context) error { return ctx.Err() }
+func (hostStore) weight() float64                { return 1 }
+func (hostStore) cuda() *cuda.GPU                { return nil }
+func (hostStore) close() error                   { return nil }
 
 func (hostStore) plan(p *Product, choice *backend.Choice) (job, error) {
 	pl, err := dispatch.New(dispatch.Request{Problem: p.Problem, Device: backend.Device{Kind: backend.CPU},

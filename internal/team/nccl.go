@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tilework/internal/device"
+	"tilework/internal/gpu/exec"
 	"tilework/internal/nccl"
 )
 
@@ -33,9 +34,9 @@ func joinNCCL(ctx context.Context, s store, l *nccl.Library, id nccl.ID, rank, s
 	if !ok {
 		return nil, fmt.Errorf("a store of type %T has no stream for NCCL", s)
 	}
-	stream, ok := gpu.stream.(nccl.Stream)
+	stream, ok := gpu.copies.(nccl.Stream)
 	if !ok {
-		return nil, fmt.Errorf("a stream of type %T is none of CUDA", gpu.stream)
+		return nil, fmt.Errorf("a stream of type %T is none of CUDA", gpu.copies)
 	}
 	comm, err := l.Join(ctx, stream, id, rank, size)
 	if err != nil {
@@ -125,11 +126,16 @@ func (t *ncclTransport) grow(n int) error {
 		return err
 	}
 	t.size = n
-	allocated, err := t.store.record(kernels)
+	return t.order(kernels, copies)
+}
+
+// order makes all later work of one queue wait for all earlier work of another one.
+func (t *ncclTransport) order(first, then queue) error {
+	e, err := t.store.stream(first).Record()
 	if err != nil {
-		return err
+		return exec.Sentinel(err)
 	}
-	return device.Join(t.store.wait(copies, allocated), allocated.Free())
+	return exec.Sentinel(device.Join(t.store.stream(then).Wait(e), e.Free()))
 }
 
 // release frees the staging memory.
@@ -137,11 +143,7 @@ func (t *ncclTransport) release() error {
 	if t.size == 0 {
 		return nil
 	}
-	copied, err := t.store.record(copies)
-	if err != nil {
-		return err
-	}
-	err = device.Join(t.store.wait(kernels, copied), copied.Free(), t.store.free(t.staging))
+	err := device.Join(t.order(copies, kernels), t.store.free(t.staging))
 	t.staging, t.size = block{}, 0
 	return err
 }

@@ -48,7 +48,7 @@ func (c *fakeNCCL) Exchange(ctx context.Context, _ nccl.Stream, sends, receives 
 	}
 	for _, t := range sends {
 		b := make([]byte, t.Bytes)
-		if err := c.store.stream.CopyOut(ctx, b, t.At, device.Whole(t.Bytes)); err != nil {
+		if err := c.store.copies.CopyOut(ctx, b, t.At, device.Whole(t.Bytes)); err != nil {
 			return err
 		}
 		select {
@@ -65,7 +65,7 @@ func (c *fakeNCCL) Exchange(ctx context.Context, _ nccl.Stream, sends, receives 
 			if len(b) != t.Bytes {
 				return fmt.Errorf("%d bytes, want %d", len(b), t.Bytes)
 			}
-			if err := c.store.stream.CopyIn(ctx, t.At, b, device.Whole(t.Bytes)); err != nil {
+			if err := c.store.copies.CopyIn(ctx, t.At, b, device.Whole(t.Bytes)); err != nil {
 				return err
 			}
 			c.mu.Lock()

@@ -171,7 +171,8 @@ type division struct {
 	split.Product
 	split.Plan
 	description Description
-	tasks       []task // of the panels of this rank
+	work        *split.Work // of this rank
+	tasks       []task      // of its panels
 	places      [][gemm.Operands]split.At
 }
 
@@ -279,6 +280,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		}
 		v.tasks, v.places = append(v.tasks, x), append(v.places, places)
 	}
+	v.work = v.RankWork(&v.Plan, rank)
 	return v, nil
 }
 

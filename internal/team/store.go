@@ -26,10 +26,8 @@ type store interface {
 	// copy copies rows in the queue of copies.
 	copy(to, from part) error
 
-	// record returns an event at the end of a queue, and wait makes a queue wait for one. The event of
-	// a store in the host's memory is nil.
-	record(q queue) (device.Event, error)
-	wait(q queue, e device.Event) error
+	// stream returns the stream that is a queue, or nil for a store in the host's memory.
+	stream(q queue) device.Stream
 	// sync waits for both queues.
 	sync(ctx context.Context) error
 

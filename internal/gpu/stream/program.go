@@ -155,7 +155,7 @@ func (w *writer) open(several bool) {
 	}
 }
 
-// advance adds the ops up to the next load of a shared operand, of which it loads this part's
+// advance adds the ops up to the next load of a shared operand, and then the load of this part's
 // piece. It returns false after the last op.
 func (w *writer) advance() bool {
 	for ; w.step < len(w.steps); w.step, w.operand = w.step+1, 0 {

@@ -91,7 +91,8 @@ func (a access) conflict(b access) bool {
 // device frees its memory at the end, after the copies from it to other devices.
 func checkOrder(t *testing.T, p *program.Program, plans []*Plan, schedules []*schedule) {
 	t.Helper()
-	programtest.CheckOrder(t, p, func(a, b *program.Op) bool {
+	programtest.CheckOrder(t, p, func(i, j int) bool {
+		a, b := &p.Ops[i], &p.Ops[j]
 		partA, partB := a.Lane/int(lanes), b.Lane/int(lanes)
 		switch {
 		case a.Kind == program.Join:

@@ -58,9 +58,9 @@ func RunTogether(ctx context.Context, plans []*Plan, b gemm.Buffers) (failed int
 		}
 		queues = append(queues, x.queues()...)
 	}
-	op, err := work.Run(ctx, queues, func(ctx context.Context, op *program.Op) error {
+	op, err := work.Runner(queues, func(ctx context.Context, op *program.Op) error {
 		return all.do(ctx, op, queues[op.Lane].Stream, work)
-	})
+	}).Run(ctx)
 	if op != nil {
 		failed = op.Lane / int(lanes)
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // CheckOrder checks that the program orders each two ops for which conflict is true, so that one
-// ends before the other begins, and that it needs each wait for this. conflict is called with an
-// earlier and a later op of the list.
-func CheckOrder(t *testing.T, p *program.Program, conflict func(a, b *program.Op) bool) {
+// ends before the other begins, and that it needs each wait for this. conflict is called with the
+// numbers of an earlier and a later op.
+func CheckOrder(t *testing.T, p *program.Program, conflict func(a, b int) bool) {
 	t.Helper()
 	var pairs [][2]int
 	for b := range p.Ops {
 		for a := range b {
-			if conflict(&p.Ops[a], &p.Ops[b]) {
+			if conflict(a, b) {
 				pairs = append(pairs, [2]int{a, b})
 			}
 		}
