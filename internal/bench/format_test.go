@@ -375,7 +375,7 @@ func countsLine(t *testing.T, change func(*Counts)) string {
 
 func FuzzReadRecords(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"subject":"a","in":"float32","out":"float32","m":1,"n":1,"k":1,"error":"no"}`))
-	for _, file := range []string{"blocked-cuda-h200.tsv", "cpu-zen4-peak-1thread.tsv", "fp32-tf32-h200.tsv"} {
+	for _, file := range []string{"cpu-zen4-peak-1thread.tsv", "f32x3-h200.tsv", "ladder-h200.tsv"} {
 		text, err := os.ReadFile("../../docs/results/" + file)
 		if err != nil {
 			f.Fatal(err)

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// counters is the file with the figures of Nsight Compute, which is no record of bench.
+const counters = "ncu-h200.tsv"
+
 // TestCommittedRecords reads the records in docs/results, which may take 3 MB.
 func TestCommittedRecords(t *testing.T) {
 	files, err := filepath.Glob("../../docs/results/*.tsv")
@@ -23,6 +26,9 @@ func TestCommittedRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		size += info.Size()
+		if filepath.Base(file) == counters {
+			continue
+		}
 		records, err := ReadRecords(f)
 		if err != nil || len(records) == 0 {
 			t.Errorf("%s: got %d records, error %v", file, len(records), err)

@@ -14,7 +14,7 @@ type Measured struct {
 	N    int     `json:"n"`
 	Tile string  `json:"tile"`
 	Rate float64 `json:"rate"` // operations per second
-	// Read is the number of bytes that the kernel reads from memory, of docs/results/ncu-h200.md. It
+	// Read is the number of bytes that the kernel reads from memory, of docs/results/ncu-h200.tsv. It
 	// is 0 if they were not counted.
 	Read float64 `json:"read,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,21 +35,21 @@ func recorded(t *testing.T) map[string]bench.Record {
 	return all
 }
 
-// countedBytes returns the bytes that a kernel reads from memory, of the second table of the
-// hardware counters, or 0.
+// countedBytes returns the bytes that a kernel reads from memory, of the hardware counters, or 0.
 func countedBytes(t *testing.T, kernel string) float64 {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/results/ncu-h200.md")
+	text, err := os.ReadFile("../../docs/results/ncu-h200.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "MB from memory")
-	for line := range strings.Lines(table) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 6 || strings.TrimSpace(cells[1]) != kernel || strings.TrimSpace(cells[2]) != "float32, 4096³" {
+	titles, rows, _ := strings.Cut(string(text), "\n")
+	column := slices.Index(strings.Split(titles, "\t"), "MB from memory")
+	for line := range strings.Lines(rows) {
+		cells := strings.Split(line, "\t")
+		if cells[0] != kernel || cells[1] != "float32, 4096³" {
 			continue
 		}
-		n, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(cells[5]), ",", ""), 64)
+		n, err := strconv.ParseFloat(strings.ReplaceAll(cells[column], ",", ""), 64)
 		if err != nil {
 			t.Fatal(err)
 		}

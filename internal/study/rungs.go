@@ -27,7 +27,7 @@ type Rung struct {
 	// Idea explains the kernel in three sentences.
 	Idea []string `json:"idea"`
 	// Limit states the bottleneck on any GPU. Figures has figures of it at 4096×4096×4096 on the GPU
-	// of Measured, from docs/study.md and docs/results/ncu-h200.md.
+	// of Measured, from docs/study.md and docs/results/ncu-h200.tsv.
 	Limit    string    `json:"limit"`
 	Figures  string    `json:"figures,omitempty"`
 	Measured *Measured `json:"measured,omitempty"`
