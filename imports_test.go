@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"internal/gpu", "internal/study"},
 	{"internal/multi", "internal/multi/scaling"},
 	{"internal/dispatch"},
-	{"internal/resident", "internal/team", "machine"},
+	{"internal/resident", "internal/team"},
 	{"internal/bench", "internal/bench/baseline"},
 	{"internal/tune"},
 	{""}, // package tilework itself

@@ -5,12 +5,11 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/device/cuda"
 	"tilework/internal/testkit/testrand"
-	"tilework/machine"
 )
 
 // deviceRows is a test of row-invariant products of matrices on a device.
@@ -97,12 +96,11 @@ func testDeviceRows[T, R dtype.Element](t *testing.T, x *deviceRows, name string
 
 // emulatorOf returns the emulated GPU of the first GPU's architecture.
 func emulatorOf(t *testing.T) string {
-	infos, err := machine.Devices()
+	gpus, err := cuda.List()
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(infos, func(in machine.Device) bool { return in.Name == "gpu:0" })
-	if arch := infos[i].Arch; arch != "sm_90a" {
+	if arch := gpus[0].Target.String(); arch != "sm_90a" {
 		return "emu:" + arch
 	}
 	return "emu" // an H200

@@ -9,26 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/dispatch"
 	"tilework/internal/testkit"
-	"tilework/machine"
 )
 
 // TestLargeIndices multiplies matrices with offsets of more than 2^31, 2^32 and 2^34 elements.
 // Their memory is reserved, and the operating system backs only the pages that the test touches.
 func TestLargeIndices(t *testing.T) {
-	for _, k := range machine.Kernels() {
-		if k.Device != "cpu" || !k.Available {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
+		if k.Kind != backend.CPU || !k.Available {
 			continue
 		}
-		for _, name := range k.Types {
+		for _, in := range k.Types {
 			run := map[string]func(*testing.T, ...Option){
 				"float64": large[float64, float64], "float32": large[float32, float32], "float16": large[dtype.Float16, float32],
 				"bfloat16": large[dtype.BFloat16, float32], "int8": large[int8, int32],
-			}[name]
+			}[in.String()]
 			if run == nil {
 				continue // the public API does not have the type
 			}
-			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, WithKernel(k.Name), WithDevice("cpu")) })
+			t.Run(k.Name+"/"+in.String(), func(t *testing.T) { run(t, WithKernel(k.Name), WithDevice("cpu")) })
 		}
 	}
 }

@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/device/faulty"
+	"tilework/internal/dispatch"
 	"tilework/internal/gpu"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
-	"tilework/machine"
 )
 
 // work is a product and the result that a single goroutine computes.
@@ -87,8 +88,8 @@ func gpuMixture(t *testing.T, d *Device) []work {
 		all = append(all, newWork(t, rng, n, n+3, n+7, onHost, WithDevice("gpu")),
 			newWork(t, rng, n, 3, n, onDevice, WithVerify()), newWork(t, rng, n, n+1, n, onDevice))
 	}
-	for _, k := range machine.Kernels() {
-		if k.Device == "gpu" && slices.Contains(k.Types, "float32") {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
+		if k.Kind == backend.GPU && slices.Contains(k.Types, dtype.F32) {
 			all = append(all, newWork(t, rng, 120, 99, 77, onHost, WithDevice("gpu"), WithKernel(k.Name)))
 		}
 	}

@@ -98,8 +98,8 @@ func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *ge
 }
 
 // WithDevice selects the device of a product of matrices on the host: "auto" (the default), "cpu",
-// "gpu", "gpu:N", "gpu:GPU-" and the start of a UUID, "emu" or "emu:MODEL". Package
-// tilework/machine lists them. "gpu:0,1", "gpu:all" and "emu:h200,h200" divide C among several
+// "gpu", "gpu:N", "gpu:GPU-" and the start of a UUID, "emu" or "emu:MODEL". The command
+// tilework devices lists them. "gpu:0,1", "gpu:all" and "emu:h200,h200" divide C among several
 // GPUs, with the bits of one. A missing device is ErrNoDevice; no other device takes its place.
 //
 // "auto" selects the CPU or the first GPU, whichever is estimated to be faster from the host's
@@ -135,8 +135,8 @@ func WithDevice(name string, memory ...int) Option {
 	}
 }
 
-// WithKernel selects the kernel by a name that machine.Kernels of tilework/machine lists. On a GPU
-// the name may end with a tile: "tiled:16".
+// WithKernel selects the kernel by a name that the command tilework kernels lists. On a GPU the
+// name may end with a tile: "tiled:16".
 func WithKernel(name string) Option { return func(c *config) { c.kernel = name } }
 
 // WithThreads bounds the number of goroutines that compute at once on the CPU, the caller included.

@@ -8,7 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"tilework/machine"
+	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/dispatch"
 )
 
 // TestPacked checks that products with a packed B equal those with the plain B, from several
@@ -96,8 +98,8 @@ func TestPackedOverlap(t *testing.T) {
 // transposed C and a packed B.
 func TestTileFunc(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, k := range machine.Kernels() {
-		if k.Device != "cpu" || !k.Available || !slices.Contains(k.Types, "float32") {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
+		if k.Kind != backend.CPU || !k.Available || !slices.Contains(k.Types, dtype.F32) {
 			continue
 		}
 		for _, s := range [][3]int{{5, 300, 70}, {130, 170, 140}} {

@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/dispatch"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
-	"tilework/machine"
 )
 
 // TestRepeats checks that repeated products are bitwise equal on 1 to 8 threads. This holds for one
@@ -16,7 +17,7 @@ import (
 func TestRepeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	rng := testrand.New(t)
-	for _, k := range machine.Kernels() {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
 		if !k.Available {
 			continue
 		}
@@ -26,21 +27,21 @@ func TestRepeats(t *testing.T) {
 		}
 		device, size := WithDevice("cpu"), 225 // large enough to be partitioned among threads
 		switch {
-		case k.Device == "gpu":
+		case k.Kind == backend.GPU:
 			device, size = WithDevice("emu"), 40
 		case k.Name == "loop":
 			size = 60
 		}
-		for _, name := range k.Types {
-			run := repeaters[name]
+		for _, in := range k.Types {
+			run := repeaters[in.String()]
 			if run == nil {
 				continue // the public API does not have the type
 			}
 			n := testkit.Repeats(10, 1000)
-			if k.Name == plan.Kernel && name == "float32" { // the default kernel and the most common type
+			if k.Name == plan.Kernel && in == dtype.F32 { // the default kernel and the most common type
 				n = testkit.Repeats(300, 1000)
 			}
-			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, rng, size, n, device, WithKernel(k.Name)) })
+			t.Run(k.Name+"/"+in.String(), func(t *testing.T) { run(t, rng, size, n, device, WithKernel(k.Name)) })
 		}
 	}
 }
@@ -50,10 +51,10 @@ func TestRepeats(t *testing.T) {
 func TestGPURepeats(t *testing.T) {
 	firstGPU(t)
 	rng := testrand.New(t)
-	for _, k := range machine.Kernels() {
-		for _, name := range k.Types {
-			if run := repeaters[name]; k.Device == "gpu" && run != nil {
-				t.Run(k.Name+"/"+name, func(t *testing.T) {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
+		for _, in := range k.Types {
+			if run := repeaters[in.String()]; k.Kind == backend.GPU && run != nil {
+				t.Run(k.Name+"/"+in.String(), func(t *testing.T) {
 					run(t, rng, 300, testkit.Repeats(1000, 1000), WithDevice("gpu"), WithKernel(k.Name))
 				})
 			}

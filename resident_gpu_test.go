@@ -3,16 +3,18 @@ package tilework
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"tilework/dtype"
-	"tilework/machine"
+	"tilework/internal/backend"
+	"tilework/internal/device/cuda"
+	"tilework/internal/dispatch"
 )
 
 // firstGPU opens the first GPU of this machine. Without a GPU it skips the test, or fails it if
@@ -47,15 +49,12 @@ func random(rng *rand.Rand, rows, cols int) Matrix[float32] {
 func allGPUs(t *testing.T) []*Device {
 	t.Helper()
 	all := []*Device{firstGPU(t)}
-	infos, err := machine.Devices()
+	gpus, err := cuda.List()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, in := range infos {
-		if !strings.HasPrefix(in.Name, "gpu:") || in.Name == "gpu:0" {
-			continue
-		}
-		d, err := Open(in.Name)
+	for _, g := range gpus[1:] {
+		d, err := Open(fmt.Sprintf("gpu:%d", g.Index))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,14 +250,14 @@ func TestGPUIssue(t *testing.T) {
 func TestGPULargeIndices(t *testing.T) {
 	d := firstGPU(t)
 	const n = 46_400
-	for _, k := range machine.Kernels() {
-		for _, name := range k.Types {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
+		for _, in := range k.Types {
 			run := map[string]func(*testing.T, *Device, int, ...Option){
 				"float64": outerProduct[float64, float64], "float32": outerProduct[float32, float32],
 				"float16": outerProduct[dtype.Float16, float32], "bfloat16": outerProduct[dtype.BFloat16, float32],
-			}[name]
-			if k.Device == "gpu" && run != nil {
-				t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, d, n, WithKernel(k.Name)) })
+			}[in.String()]
+			if k.Kind == backend.GPU && run != nil {
+				t.Run(k.Name+"/"+in.String(), func(t *testing.T) { run(t, d, n, WithKernel(k.Name)) })
 			}
 		}
 	}

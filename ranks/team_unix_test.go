@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tilework/machine"
+	"tilework/internal/device/cuda"
 	"tilework/ranks"
 )
 
@@ -207,13 +207,8 @@ var transports = []struct {
 // gpus returns the number of GPUs. It skips the test if there are fewer than least.
 func gpus(t *testing.T, least int) int {
 	t.Helper()
-	devices, err := machine.Devices()
-	n := 0
-	for _, d := range devices {
-		if strings.HasPrefix(d.Name, "gpu:") {
-			n++
-		}
-	}
+	found, err := cuda.List()
+	n := len(found)
 	if n == 0 && os.Getenv("TILEWORK_REQUIRE_GPU") != "" {
 		t.Fatal(err)
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/names"
-	"tilework/machine"
 )
 
 // flagError returns the error for a wrong flag. After an unknown command every flag is
@@ -147,26 +148,22 @@ const rowInvariantDoc = "make each row of C independent of the other rows, to th
 
 func kernelNames() []string {
 	var names []string
-	for _, k := range machine.Kernels() {
+	for _, k := range dispatch.Kernels(backend.Device{}) {
 		names = append(names, k.Name)
 	}
 	return names
 }
 
-func typeNames() []string {
-	var names []string
-	for _, t := range dtype.All() {
-		names = append(names, t.String())
-	}
-	return names
-}
+func typeNames() []string { return texts(dtype.All()) }
 
-// precisionNames returns the names of the precisions.
-func precisionNames() (names []string) {
-	for _, p := range gemm.Precisions() {
-		names = append(names, p.String())
+func precisionNames() []string { return texts(gemm.Precisions()) }
+
+// texts returns the text of each value.
+func texts[T fmt.Stringer](values []T) (all []string) {
+	for _, v := range values {
+		all = append(all, v.String())
 	}
-	return names
+	return all
 }
 
 // precisionDocs returns the names of the precisions with their meanings.

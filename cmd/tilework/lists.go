@@ -13,7 +13,6 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/table"
-	"tilework/machine"
 )
 
 func kernelsCommand() *cobra.Command {
@@ -36,15 +35,15 @@ on the CPU. The others stay available by name.`,
 		if err := cpu.CheckEnv(); err != nil {
 			return err
 		}
-		kernels := machine.Kernels()
-		devices, _ := machine.Devices() // without a GPU, the other devices
-		if err := writeList(c.OutOrStdout(), o, []column[machine.Kernel]{
-			fixed("KERNEL", func(k machine.Kernel) any { return k.Name }),
-			fixed("DEVICE", func(k machine.Kernel) any { return k.Device }),
-			fixed("HERE", func(k machine.Kernel) any { return here(k, devices) }),
-			wrapped("TYPES", func(k machine.Kernel) any { return strings.Join(k.Types, " ") }),
-			wrapped("NEEDS", func(k machine.Kernel) any { return orDash(k.Needs) }),
-			wrapped("WHAT IT ADDS", func(k machine.Kernel) any { return k.Adds }),
+		kernels := listKernels()
+		devices, _ := listDevices() // without a GPU, the other devices
+		if err := writeList(c.OutOrStdout(), o, []column[kernelInfo]{
+			fixed("KERNEL", func(k kernelInfo) any { return k.Name }),
+			fixed("DEVICE", func(k kernelInfo) any { return k.Device }),
+			fixed("HERE", func(k kernelInfo) any { return here(k, devices) }),
+			wrapped("TYPES", func(k kernelInfo) any { return strings.Join(k.Types, " ") }),
+			wrapped("NEEDS", func(k kernelInfo) any { return orDash(k.Needs) }),
+			wrapped("WHAT IT ADDS", func(k kernelInfo) any { return k.Adds }),
 		}, kernels); err != nil || o.format != "table" {
 			return err
 		}
@@ -57,9 +56,9 @@ on the CPU. The others stay available by name.`,
 
 // here returns whether one of the devices of this machine runs k: "yes", "no", or "emulated" if
 // only the emulator does, which is the last device.
-func here(k machine.Kernel, devices []machine.Device) string {
+func here(k kernelInfo, devices []deviceInfo) string {
 	for _, d := range devices {
-		runs := func(on machine.DeviceKernel) bool { return on.Name == k.Name }
+		runs := func(on deviceKernel) bool { return on.Name == k.Name }
 		switch {
 		case !slices.ContainsFunc(d.Kernels, runs):
 		case d.Name == backend.Emulator.String():
@@ -73,15 +72,15 @@ func here(k machine.Kernel, devices []machine.Device) string {
 
 // writeSums prints a table of the order and precision in which kernels sum products. Kernels that
 // sum in the same way share a row.
-func writeSums(w io.Writer, width int, kernels []machine.Kernel) error {
-	same := func(k, l machine.Kernel) bool {
-		return slices.EqualFunc(k.Sums, l.Sums, func(a, b machine.Sums) bool {
+func writeSums(w io.Writer, width int, kernels []kernelInfo) error {
+	same := func(k, l kernelInfo) bool {
+		return slices.EqualFunc(k.Sums, l.Sums, func(a, b sumsInfo) bool {
 			return a.How == b.How && a.Precision == b.Precision && slices.Equal(a.Types, b.Types)
 		})
 	}
 	var rows [][]string
 	for i, k := range kernels {
-		if slices.ContainsFunc(kernels[:i], func(l machine.Kernel) bool { return same(k, l) }) {
+		if slices.ContainsFunc(kernels[:i], func(l kernelInfo) bool { return same(k, l) }) {
 			continue
 		}
 		names := k.Name
@@ -122,17 +121,17 @@ beginning of a UUID, such as gpu:GPU-3f2a.`,
 		if err := cpu.CheckEnv(); err != nil {
 			return err
 		}
-		devices, err := machine.Devices()
-		if listErr := writeList(c.OutOrStdout(), o, []column[machine.Device]{
-			fixed("DEVICE", func(d machine.Device) any { return d.Name }),
-			wrapped("WHAT", func(d machine.Device) any { return d.Title }),
-			dropped(1, "ARCH", func(d machine.Device) any { return orDash(d.Arch) }),
-			fixed("CORES/SMS", func(d machine.Device) any { return d.Cores }),
-			fixed("MEMORY", func(d machine.Device) any { return orDash(memoryOf(d)) }),
-			dropped(3, "CLOCKS", func(d machine.Device) any { return orDash(clocks(d)) }),
-			dropped(4, "LINK", func(d machine.Device) any { return orDash(d.Link) }),
-			dropped(2, "DRIVER", func(d machine.Device) any { return orDash(d.Driver) }),
-			wrapped("CAN RUN", func(d machine.Device) any { return abilities(d.Kernels) }),
+		devices, err := listDevices()
+		if listErr := writeList(c.OutOrStdout(), o, []column[deviceInfo]{
+			fixed("DEVICE", func(d deviceInfo) any { return d.Name }),
+			wrapped("WHAT", func(d deviceInfo) any { return d.Title }),
+			dropped(1, "ARCH", func(d deviceInfo) any { return orDash(d.Arch) }),
+			fixed("CORES/SMS", func(d deviceInfo) any { return d.Cores }),
+			fixed("MEMORY", func(d deviceInfo) any { return orDash(memoryOf(d)) }),
+			dropped(3, "CLOCKS", func(d deviceInfo) any { return orDash(clocks(d)) }),
+			dropped(4, "LINK", func(d deviceInfo) any { return orDash(d.Link) }),
+			dropped(2, "DRIVER", func(d deviceInfo) any { return orDash(d.Driver) }),
+			wrapped("CAN RUN", func(d deviceInfo) any { return abilities(d.Kernels) }),
 		}, devices); listErr != nil {
 			return listErr
 		}
@@ -145,14 +144,14 @@ beginning of a UUID, such as gpu:GPU-3f2a.`,
 	return c
 }
 
-func memoryOf(d machine.Device) string {
+func memoryOf(d deviceInfo) string {
 	if d.Memory == 0 {
 		return ""
 	}
 	return host.Bytes(uint64(d.Memory))
 }
 
-func clocks(d machine.Device) string {
+func clocks(d deviceInfo) string {
 	if d.Clock == 0 {
 		return ""
 	}
@@ -161,7 +160,7 @@ func clocks(d machine.Device) string {
 
 // abilities formats the kernels of a device with their element types. Consecutive kernels with the
 // same types are grouped.
-func abilities(kernels []machine.DeviceKernel) string {
+func abilities(kernels []deviceKernel) string {
 	var groups []string
 	for i := 0; i < len(kernels); {
 		types := kernels[i].Types

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-
-	"tilework/machine"
 )
 
 func TestLists(t *testing.T) {
@@ -28,16 +26,16 @@ func TestLists(t *testing.T) {
 
 // TestHere checks where the kernels of a machine can run.
 func TestHere(t *testing.T) {
-	device := func(name string, kernels ...string) machine.Device {
-		d := machine.Device{Name: name}
+	device := func(name string, kernels ...string) deviceInfo {
+		d := deviceInfo{Name: name}
 		for _, k := range kernels {
-			d.Kernels = append(d.Kernels, machine.DeviceKernel{Name: k})
+			d.Kernels = append(d.Kernels, deviceKernel{Name: k})
 		}
 		return d
 	}
-	devices := []machine.Device{device("cpu", "avx2"), device("gpu:0", "tiled"), device("emu", "tiled", "wgmma")}
+	devices := []deviceInfo{device("cpu", "avx2"), device("gpu:0", "tiled"), device("emu", "tiled", "wgmma")}
 	for kernel, want := range map[string]string{"avx2": "yes", "avx512": "no", "tiled": "yes", "wgmma": "emulated"} {
-		if got := here(machine.Kernel{Name: kernel}, devices); got != want {
+		if got := here(kernelInfo{Name: kernel}, devices); got != want {
 			t.Errorf("%s: %s, want %s", kernel, got, want)
 		}
 	}
@@ -47,7 +45,7 @@ func TestHere(t *testing.T) {
 // line.
 func TestDevices(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "devices", "--format", "json")
-	var list []machine.Device
+	var list []deviceInfo
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 || len(list) < 2 || list[0].Name != "cpu" ||
 		list[0].Memory == 0 {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
@@ -58,7 +56,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("device %+v", d)
 		}
 	}
-	if _, err := machine.Devices(); err != nil &&
+	if _, err := listDevices(); err != nil &&
 		(!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {
 		t.Errorf("standard error %q for %v, want one line", stderr, err)
 	}
