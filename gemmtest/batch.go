@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/internal/ref"
 )
 
@@ -76,11 +77,11 @@ func (t *trial) stride(x *batch) (err error) {
 	var b gemm.Batch
 	for o := range gemm.C + 1 {
 		l := &x.p.Layouts[o]
-		l.LD = roundUp(l.LD, unit)
-		b.Stride[o] = roundUp(l.Len()+choose(t, 0, 1, 40), unit)
+		l.LD = ints.RoundUp(l.LD, unit)
+		b.Stride[o] = ints.RoundUp(l.Len()+choose(t, 0, 1, 40), unit)
 		switch {
 		case t.rng.IntN(4) == 0:
-			b.Stride[o] = roundUp(l.Cols, unit)
+			b.Stride[o] = ints.RoundUp(l.Cols, unit)
 			l.LD = t.drawn.alignment.ld(max(l.LD, maxProducts*b.Stride[o]))
 		case o != gemm.C && t.rng.IntN(4) == 0:
 			b.Stride[o] = 0
@@ -103,14 +104,11 @@ func (t *trial) group(x *batch) (err error) {
 	}
 	unit := t.unit()
 	for _, l := range []*Layout{&x.p.Layouts[gemm.A], &x.p.Layouts[gemm.B], &x.p.Layouts[gemm.C]} {
-		l.LD = roundUp(l.LD, unit)
+		l.LD = ints.RoundUp(l.LD, unit)
 	}
-	x.p, err = x.p.Grouped(count, choose(t, 0, roundUp(x.p.B().Len()+t.rng.IntN(3), unit)))
+	x.p, err = x.p.Grouped(count, choose(t, 0, ints.RoundUp(x.p.B().Len()+t.rng.IntN(3), unit)))
 	return err
 }
-
-// roundUp rounds n up to a multiple of unit.
-func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
 // layOut creates the products with elements drawn from those of o, and the shared memory of the
 // batch.

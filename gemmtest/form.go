@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"tilework/internal/ints"
 )
 
 // form holds the properties of a product except its sizes and its data. A GPU kernel, for example,
@@ -125,7 +127,7 @@ func (a alignment) ld(n int) int {
 	case odd:
 		return max(n, 3) | 1
 	case whole, ragged:
-		return roundUp(n, vector)
+		return ints.RoundUp(n, vector)
 	}
 	return n
 }

@@ -4,6 +4,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 
 	"tilework/internal/cpu/block"
+	"tilework/internal/ints"
 )
 
 // factorLU computes A = P·L·U. Row i was exchanged with row pivots[i] ≥ i, for one i after the
@@ -14,7 +15,7 @@ func factorLU(a matrix[float64], pivots []int) (ok bool) {
 	if n <= block.MaxColumns {
 		return double.blocks.LU(a.block(), pivots)
 	}
-	h := (n/2 + wholeRows - 1) / wholeRows * wholeRows
+	h := ints.RoundUp(n/2, wholeRows)
 	left, right := a.sub(0, 0, a.rows, h), a.sub(0, h, a.rows, a.cols-h)
 	top, bottom := left.split(h)
 	ok = factorLU(left, pivots[:h])

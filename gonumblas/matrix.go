@@ -8,6 +8,7 @@ import (
 
 	"tilework"
 	"tilework/internal/cpu/block"
+	"tilework/internal/ints"
 )
 
 // matrix is a view of elements of an argument: element (i, j) is data[i*down+j*right]. One of down
@@ -102,7 +103,7 @@ func (a triangle[T]) t() triangle[T] { return triangle[T]{a.matrix.t(), !a.lower
 // of the rectangle right of the first and above the second.
 func (a triangle[T]) halves() (h int, first, second triangle[T], below matrix[T]) {
 	n := a.rows
-	h = (n/2 + wholeRows - 1) / wholeRows * wholeRows
+	h = ints.RoundUp(n/2, wholeRows)
 	first = triangle[T]{a.sub(0, 0, h, h), a.lower, a.diag}
 	second = triangle[T]{a.sub(h, h, n-h, n-h), a.lower, a.diag}
 	if a.lower {

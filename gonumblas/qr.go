@@ -4,6 +4,8 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/lapack"
 	"gonum.org/v1/gonum/lapack/gonum"
+
+	"tilework/internal/ints"
 )
 
 // A product of n reflectors I - tau[j]·v[j]·v[j]ᵀ is I - V·T·Vᵀ with an upper triangular n×n matrix
@@ -40,7 +42,7 @@ func multiplyQ(trans bool, v matrix[float64], tau []float64, c matrix[float64]) 
 	block := panelColumns(len(tau))
 	w := double.borrow(block * (block + c.cols))
 	defer double.rooms.Put(w)
-	panels := (len(tau) + block - 1) / block
+	panels := ints.CeilDiv(len(tau), block)
 	for p := range panels {
 		if !trans {
 			p = panels - 1 - p

@@ -11,6 +11,7 @@ import (
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // packedSubject is a CPU kernel that multiplies by a prepacked B.
@@ -88,7 +89,7 @@ func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(*gemm.B
 	const piece = 1 << 18
 	needle := []byte{1}
 	return func(b *gemm.Buffers) error {
-		return cpu.ParallelFor(ctx, (len(b[gemm.B])+piece-1)/piece, s.threads, func(i int) {
+		return cpu.ParallelFor(ctx, ints.CeilDiv(len(b[gemm.B]), piece), s.threads, func(i int) {
 			bytes.Count(b[gemm.B][i*piece:min((i+1)*piece, len(b[gemm.B]))], needle)
 		})
 	}, nil

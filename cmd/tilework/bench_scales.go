@@ -6,6 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // noScales is the value of --block-scales for a product without them.
@@ -58,7 +59,7 @@ func scaled(p gemm.Problem, sides [2]int) (gemm.Problem, error) {
 	}
 	steps := gemm.ScaleBlocks(p.K)
 	layout := func(n, side int) gemm.Layout { // one row for side rows of op(A) or columns of op(B)
-		rows := (n + side - 1) / side
+		rows := ints.CeilDiv(n, side)
 		l := gemm.Dense(dtype.F32, rows, steps)
 		if side == 1 {
 			l = gemm.Dense(dtype.F32, steps, rows).T()

@@ -21,6 +21,7 @@ import (
 	"tilework/gemmtest"
 	"tilework/internal/backend"
 	"tilework/internal/dispatch"
+	"tilework/internal/ints"
 	"tilework/internal/phrase"
 )
 
@@ -130,7 +131,7 @@ func (f *selftestFlags) caseCount(list []testTarget, i int, impl *gemmtest.Imple
 			tiles++
 		}
 	}
-	return max(fullCases/len(list)+1, (leastCases+tiles-1)/tiles, 4*len(impl.Types))
+	return max(fullCases/len(list)+1, ints.CeilDiv(leastCases, tiles), 4*len(impl.Types))
 }
 
 // selftestRow is the outcome of one check on one kernel, or on one tile of it.

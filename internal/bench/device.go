@@ -10,6 +10,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // DeviceSubject is an implementation that multiplies matrices in the memory of a device. Like a
@@ -90,7 +91,7 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 	var offsets [gemm.Operands]int
 	for i, b := range data.Buffers {
 		offsets[i] = size
-		size += (len(b) + deviceAlign - 1) / deviceAlign * deviceAlign
+		size += ints.RoundUp(len(b), deviceAlign)
 	}
 	_, n := deviceSets(p, o)
 	if s.memory, err = d.Alloc(n * size); err != nil {

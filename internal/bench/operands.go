@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // unknownCache is the assumed size in bytes of a last-level cache that the system does not report.
@@ -95,7 +96,7 @@ func fill(seed, m uint64, t dtype.Type, b []byte) {
 	in := t.Info()
 	top := int(min(in.Exact, math.MaxInt8))
 	n := in.Elements(len(b))
-	parallel((n+fillGrain-1)/fillGrain, func(from, to int) {
+	parallel(ints.CeilDiv(n, fillGrain), func(from, to int) {
 		values := make([]float64, loaded)
 		for grain := from; grain < to; grain++ {
 			rng := rand.New(rand.NewPCG(seed, m<<48|uint64(grain)))

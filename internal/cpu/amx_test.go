@@ -6,6 +6,7 @@ import (
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
 )
 
 // TestTilesConform runs the suite on the amx entry of the kernel list with micro-kernels in plain
@@ -35,7 +36,7 @@ func TestTilesConform(t *testing.T) {
 func amxInGo[T scalar](group int, dot func(a, b, sum T) T) asm.Kernels[T] {
 	const mr, nr, block = 32, 32, 16
 	packed := func(k int, a, b, c, _ *T, ldc, m, n int, alpha, beta T) {
-		as, bs := slice(a, ceilDiv(m, mr)*mr*k), slice(b, k*nr)
+		as, bs := slice(a, ints.CeilDiv(m, mr)*mr*k), slice(b, k*nr)
 		for i := range m {
 			row := slice(c, (m-1)*ldc+n)[i*ldc:][:n]
 			for j := range row {

@@ -6,6 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // axpy computes a product with few rows, which takes as long as reading B. It is a fused AXPY
@@ -93,7 +94,7 @@ func (d *axpy[T]) runSerial(ctx context.Context) error {
 }
 
 func (d *axpy[T]) phases() int                { return 1 }
-func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }
+func (d *axpy[T]) enter(_, _ int) (tasks int) { return ints.CeilDiv(d.n, d.nc) }
 
 // scratchSizes returns the elements of scratch memory per worker: for sums of a C without
 // contiguous rows, for elements of B that are widened or copied, and for the epilogue.

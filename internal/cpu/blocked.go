@@ -6,6 +6,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // blocked computes a product with the five loops of BLIS around a micro-kernel, here numbered from
@@ -106,7 +107,8 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	d.nonTemporal = mk.passesCache(p, algoBlocked) && !d.epilogue.needed && d.onTile == nil && !d.scratch &&
 		isLineAligned(d.c, d.ldc)
 	if d.grid = (grid{1, d.threads}); !d.copies {
-		d.grid = newGrid(d.threads, ceilDiv(min(d.m, d.ms), d.height), d.height, ceilDiv(min(d.n, d.ns), mk.NR), mk.NR)
+		d.grid = newGrid(d.threads, ints.CeilDiv(min(d.m, d.ms), d.height), d.height,
+			ints.CeilDiv(min(d.n, d.ns), mk.NR), mk.NR)
 	}
 	return d
 }
@@ -191,7 +193,7 @@ func (d *blocked[T]) bind(m *workspace, states []phaseState) {
 // the number of steps in a block of K.
 func (mk *microKernel[T]) steps(k int) int {
 	unit := max(mk.Block, 1)
-	return ceilDiv(ceilDiv(k, mk.Group), unit) * unit
+	return ints.CeilDiv(ints.CeilDiv(k, mk.Group), unit) * unit
 }
 func (mk *microKernel[T]) blockOf(steps int) int { return equalParts(steps, mk.kc, max(mk.Block, 8)) }
 
@@ -259,11 +261,11 @@ type panels struct {
 func (d *blocked[T]) reset() { *d = blocked[T]{} }
 
 func (d *blocked[T]) phases() int {
-	return 2 * ceilDiv(d.n, d.ns) * ceilDiv(d.m, d.ms) * max(1, ceilDiv(d.k, d.kc))
+	return 2 * ints.CeilDiv(d.n, d.ns) * ints.CeilDiv(d.m, d.ms) * max(1, ints.CeilDiv(d.k, d.kc))
 }
 
 func (d *blocked[T]) enter(phase, worker int) (tasks int) {
-	deep, down, across := max(1, ceilDiv(d.k, d.kc)), ceilDiv(d.m, d.ms), ceilDiv(d.n, d.ns)
+	deep, down, across := max(1, ints.CeilDiv(d.k, d.kc)), ints.CeilDiv(d.m, d.ms), ints.CeilDiv(d.n, d.ns)
 	block := phase / 2
 	row, col, step := block%down, block/down%across, block/down/across
 	if d.scratch {
@@ -280,10 +282,10 @@ func (d *blocked[T]) enter(phase, worker int) (tasks int) {
 		return d.threads * w.perQueue
 	}
 	if d.packsA && !(same && down == 1 && col > 0) {
-		w.a = d.panels(&d.a, ceilDiv(w.rows, d.height), w.deep, 0)
+		w.a = d.panels(&d.a, ints.CeilDiv(w.rows, d.height), w.deep, 0)
 	}
 	if d.packedB == nil && !d.copies && !(same && row > 0) {
-		w.b = d.panels(&d.b, ceilDiv(w.cols, d.NR), w.deep, d.headerRows())
+		w.b = d.panels(&d.b, ints.CeilDiv(w.cols, d.NR), w.deep, d.headerRows())
 	}
 	return d.threads * (w.a.perQueue + w.b.perQueue)
 }
@@ -296,13 +298,13 @@ func (d *blocked[T]) panels(o *operand[T], count, deep, top int) panels {
 	switch {
 	case deep <= least || top > 0:
 	case d.threads == 1 && !o.alongK:
-		p.deep, p.parts, p.rowwise = least, ceilDiv(deep, least), true
+		p.deep, p.parts, p.rowwise = least, ints.CeilDiv(deep, least), true
 	case d.threads > 1:
 		unit := max(d.Block, 8)
-		p.deep = max(least, ceilDiv(ceilDiv(deep, ceilDiv(4*d.threads, count)), unit)*unit)
-		p.parts = ceilDiv(deep, p.deep)
+		p.deep = max(least, ints.CeilDiv(ints.CeilDiv(deep, ints.CeilDiv(4*d.threads, count)), unit)*unit)
+		p.parts = ints.CeilDiv(deep, p.deep)
 	}
-	p.perQueue = ceilDiv(p.count*p.parts, d.threads)
+	p.perQueue = ints.CeilDiv(p.count*p.parts, d.threads)
 	return p
 }
 
@@ -316,8 +318,8 @@ const (
 // taskTile chooses the tile of C that one task computes. A queue has at least four tasks, so that
 // other workers can steal some. Consecutive tasks are side by side and use the same rows of A.
 func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
-	rows := ceilDiv(ceilDiv(w.rows, d.height), d.grid.down) * d.height
-	cols := ceilDiv(ceilDiv(w.cols, d.NR), d.grid.across) * d.NR
+	rows := ints.CeilDiv(ints.CeilDiv(w.rows, d.height), d.grid.down) * d.height
+	cols := ints.CeilDiv(ints.CeilDiv(w.cols, d.NR), d.grid.across) * d.NR
 	deep := max(w.deep, 1)
 	mc = equalParts(rows, d.mc, d.height)
 	work := maxTaskOps
@@ -331,8 +333,8 @@ func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
 		mc = rows
 	}
 	nc = min(cols, max(1, work/(mc*deep)/d.NR)*d.NR)
-	across = ceilDiv(cols, nc)
-	return mc, nc, across, ceilDiv(rows, mc) * across
+	across = ints.CeilDiv(cols, nc)
+	return mc, nc, across, ints.CeilDiv(rows, mc) * across
 }
 
 func (d *blocked[T]) do(task, worker int) {
@@ -348,8 +350,8 @@ func (d *blocked[T]) do(task, worker int) {
 		return
 	}
 	queue, task := task/w.perQueue, task%w.perQueue
-	i, iEnd := part(ceilDiv(w.rows, d.height), queue%d.grid.down, d.grid.down)
-	j, jEnd := part(ceilDiv(w.cols, d.NR), queue/d.grid.down, d.grid.across)
+	i, iEnd := part(ints.CeilDiv(w.rows, d.height), queue%d.grid.down, d.grid.down)
+	j, jEnd := part(ints.CeilDiv(w.cols, d.NR), queue/d.grid.down, d.grid.across)
 	i, iEnd = i*d.height+task/w.tilesAcross*w.mc, min(iEnd*d.height, w.rows)
 	j, jEnd = j*d.NR+task%w.tilesAcross*w.nc, min(jEnd*d.NR, w.cols)
 	if i < iEnd && j < jEnd {

@@ -8,6 +8,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // direct computes a product without packing: the micro-kernels read A and B as stored. It serves
@@ -148,13 +149,13 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		// a single task: the divisions below take as long as 8³
 	case d.stripsOfA:
 		rows := dtype.Of[T]().Elements(stripBytes) / (d.n + d.depth)
-		d.mc = equalParts(d.m, min(rows, ceilDiv(d.m, 2*threads)), len(d.Direct))
+		d.mc = equalParts(d.m, min(rows, ints.CeilDiv(d.m, 2*threads)), len(d.Direct))
 	case d.algorithm == algoStrips:
-		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
+		d.nc = equalParts(d.n, min(stripCols, ints.CeilDiv(d.n, 2*threads)), d.NR)
 	case d.algorithm == algoStream:
 		d.divideStream()
 	case d.algorithm == algoCopy || threads == 1 && d.k > smallK && !d.packs() && dtype.Of[T]().Bytes(d.ldb) > pageBytes:
-		d.nc = equalParts(d.n, min(wideCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
+		d.nc = equalParts(d.n, min(wideCBytes/dtype.Of[T]().Bytes(d.m), ints.CeilDiv(d.n, threads)), d.NR)
 	case d.k <= smallK:
 		d.divideSmallK()
 		d.nonTemporal = d.passesCache(p, d.algorithm) && !d.epilogue.needed && d.onTile == nil &&
@@ -163,7 +164,7 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.NR)
 	default:
 		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.NR)
-		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
+		d.mc = equalParts(d.m, max(d.m*ints.CeilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
 	}
 	d.ownPanels = d.packs() && d.mc >= d.m && d.algorithm != algoRows
 }
@@ -176,7 +177,7 @@ func (d *direct[T]) divideStream() {
 	if d.threads == 1 || !d.packs() || d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n) {
 		return
 	}
-	nc := equalParts(d.n, ceilDiv(d.n, d.threads), d.NR)
+	nc := equalParts(d.n, ints.CeilDiv(d.n, d.threads), d.NR)
 	if last := d.n - (d.threads-1)*nc; 4*last >= 3*nc {
 		d.mc, d.nc = d.m, nc
 	}
@@ -197,9 +198,9 @@ func (d *direct[T]) divideSmallK() {
 	switch {
 	case d.threads == 1 || d.m >= 4*d.threads*d.mc:
 	case d.m >= 2*d.threads*len(d.Direct) && d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n):
-		d.mc = equalParts(d.m, ceilDiv(d.m, 4*d.threads), len(d.Direct))
+		d.mc = equalParts(d.m, ints.CeilDiv(d.m, 4*d.threads), len(d.Direct))
 	default:
-		d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, d.threads)), d.NR)
+		d.nc = equalParts(d.n, min(d.nc, ints.CeilDiv(d.n, d.threads)), d.NR)
 	}
 }
 
@@ -291,9 +292,9 @@ func (d *direct[T]) enter(phase, worker int) (tasks int) {
 }
 
 // panelCount returns the number of panels of B.
-func (d *direct[T]) panelCount() int { return ceilDiv(d.n-d.edgeCols, d.packCols) }
+func (d *direct[T]) panelCount() int { return ints.CeilDiv(d.n-d.edgeCols, d.packCols) }
 
-func (d *direct[T]) tileCount() int { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
+func (d *direct[T]) tileCount() int { return ints.CeilDiv(d.m, d.mc) * ints.CeilDiv(d.n, d.nc) }
 
 func (d *direct[T]) panelElems() int {
 	if !d.packs() {
@@ -397,7 +398,7 @@ func (d *direct[T]) panel(j, p, k, worker int) *T {
 
 // computeTask computes a task's tile of C.
 func (d *direct[T]) computeTask(task, worker int) {
-	down := ceilDiv(d.m, d.mc)
+	down := ints.CeilDiv(d.m, d.mc)
 	i0, j0 := task%down*d.mc, task/down*d.nc
 	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), worker)
 }

@@ -6,6 +6,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // dots computes a product whose elements are dot products of rows of x and y, both stored along K.
@@ -203,7 +204,7 @@ func (d *dots[T]) runSerial(ctx context.Context) error {
 }
 
 func (d *dots[T]) phases() int                { return 1 }
-func (d *dots[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.l, d.lc) }
+func (d *dots[T]) enter(_, _ int) (tasks int) { return ints.CeilDiv(d.l, d.lc) }
 
 func (d *dots[T]) do(task, worker int) {
 	memory := d.scratch[worker*d.scratchSize():][:d.scratchSize()]

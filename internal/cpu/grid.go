@@ -1,5 +1,7 @@
 package cpu
 
+import "tilework/internal/ints"
+
 // grid divides C into down×across parts, one for each thread. Parts are numbered down the columns,
 // so that neighbouring threads use, and pack, the same columns of B.
 type grid struct{ down, across int }
@@ -15,7 +17,7 @@ func newGrid(threads, rows, mr, cols, nr int) (best grid) {
 		if threads%down != 0 {
 			continue
 		}
-		r, c := ceilDiv(rows, down)*mr, ceilDiv(cols, threads/down)*nr
+		r, c := ints.CeilDiv(rows, down)*mr, ints.CeilDiv(cols, threads/down)*nr
 		if cost := r*c + fetch*(r+c); down == 1 || cost < leastCost {
 			best, leastCost = grid{down, threads / down}, cost
 		}
@@ -33,12 +35,10 @@ func equalParts(n, size, unit int) int {
 	case n <= unit:
 		return unit
 	case n <= size-unit: // one part
-		return ceilDiv(n, unit) * unit
+		return ints.CeilDiv(n, unit) * unit
 	case unit == 1:
-		return ceilDiv(n, ceilDiv(n, max(size, 1)))
+		return ints.CeilDiv(n, ints.CeilDiv(n, max(size, 1)))
 	}
 	size = max(size/unit*unit, unit)
-	return ceilDiv(ceilDiv(n, ceilDiv(n, size)), unit) * unit
+	return ints.CeilDiv(ints.CeilDiv(n, ints.CeilDiv(n, size)), unit) * unit
 }
-
-func ceilDiv(n, d int) int { return (n + d - 1) / d }

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
 )
 
 // pack copies rows x0…x0+n-1 of an operand, for the k steps from p0 on, into a panel of r ≥ n rows:
@@ -88,7 +89,7 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 		wide := rows
 		if n == r {
 			// Copy too many columns of a step, which those of the next step replace.
-			rows, wide = n, ceilDiv(n, 8/words)*(8/words)
+			rows, wide = n, ints.CeilDiv(n, 8/words)*(8/words)
 			steps = o.wideSteps(r, x0, wide, p0, steps, k)
 		}
 		if rows > 0 && steps > 0 {
@@ -157,7 +158,7 @@ func (o *operand[T]) packScalar(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 		return
 	}
 	if o.group > 1 {
-		end := min(k, ceilDiv(o.depth, o.group)-p0)
+		end := min(k, ints.CeilDiv(o.depth, o.group)-p0)
 		clear(dst[end*r:])
 		for p := q0; p < end; p++ {
 			for i := i0; i < n; i++ {

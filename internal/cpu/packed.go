@@ -9,6 +9,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/ints"
 )
 
 // Packed is a B packed in advance for the micro-kernels of one kernel. Any number of products may
@@ -116,7 +117,7 @@ type packedLayout struct {
 
 func (mk *microKernel[T]) newPackedLayout(p *gemm.Problem) packedLayout {
 	k := mk.steps(p.K)
-	cut := packedLayout{k: k, kc: mk.blockOf(k), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B().Type.Size()}
+	cut := packedLayout{k: k, kc: mk.blockOf(k), columns: ints.CeilDiv(p.N, mk.NR) * mk.NR, size: p.B().Type.Size()}
 	if mk.Group > 1 || cut.size == 1 {
 		cut.size = int(unsafe.Sizeof(*new(T)))
 	}
@@ -132,7 +133,7 @@ func (c *packedLayout) at(p0, j, top int) int {
 func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.Problem, b []byte,
 	threads int) (*Packed, error) {
 	cut, top := mk.newPackedLayout(p), mk.headerRows()
-	blocks, panels := ceilDiv(cut.k, cut.kc), cut.columns/mk.NR
+	blocks, panels := ints.CeilDiv(cut.k, cut.kc), cut.columns/mk.NR
 	bytes := (blocks*top + cut.k) * cut.columns * cut.size
 	if err := host.CheckMemory(bytes, fmt.Sprintf("the packed %v matrix", p.Layouts[gemm.B])); err != nil {
 		return nil, err

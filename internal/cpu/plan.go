@@ -11,6 +11,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // Plan is a planned product on the CPU. It implements [backend.Plan] and formats its texts on
@@ -157,7 +158,7 @@ func IsSerial(p *gemm.Problem) bool { return mostThreads(p) < 2 }
 // mostThreads returns the number of threads from which p gains, on a machine with any number.
 func mostThreads(p *gemm.Problem) int {
 	if splits(p) {
-		return ceilDiv(p.K, pieceDepth(p))
+		return ints.CeilDiv(p.K, pieceDepth(p))
 	}
 	flops, bytes := workOf(p)
 	more := max(flops/flopsPerThread, bytes/bytesPerThread)

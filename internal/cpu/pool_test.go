@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/ints"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -336,9 +337,9 @@ func TestTilesCoverC(t *testing.T) {
 				}
 			}
 			for i, n := range sum {
-				if n != ceilDiv(size[2], d.kc) {
+				if n != ints.CeilDiv(size[2], d.kc) {
 					t.Fatalf("%v on %d threads: element %d is computed %d times, want %d", size, threads, i, n,
-						ceilDiv(size[2], d.kc))
+						ints.CeilDiv(size[2], d.kc))
 				}
 			}
 		}
@@ -393,9 +394,9 @@ func TestEqualParts(t *testing.T) {
 				if part%unit != 0 || part > max(size, unit) && part > unit {
 					t.Fatalf("equalParts(%d, %d, %d) = %d", n, size, unit, part)
 				}
-				if fewest := ceilDiv(n, max(size/unit*unit, unit)); ceilDiv(n, part) > fewest {
+				if fewest := ints.CeilDiv(n, max(size/unit*unit, unit)); ints.CeilDiv(n, part) > fewest {
 					t.Fatalf("equalParts(%d, %d, %d) = %d makes %d parts, want %d", n, size, unit, part,
-						ceilDiv(n, part), fewest)
+						ints.CeilDiv(n, part), fewest)
 				}
 			}
 		}

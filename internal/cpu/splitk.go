@@ -6,6 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // splitK computes a product with a small C and a long K. It cuts K into pieces that fit L2, each a
@@ -91,8 +92,8 @@ func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	}
 	d.c.prepare(pl, mk, b, false)
 	d.beta = d.c.betaForSums(T(real(p.Beta)))
-	d.deep = ceilDiv(ceilDiv(p.K, depth), maxParts) * depth
-	d.parts = ceilDiv(p.K, d.deep)
+	d.deep = ints.CeilDiv(ints.CeilDiv(p.K, depth), maxParts) * depth
+	d.parts = ints.CeilDiv(p.K, d.deep)
 }
 
 func (d *splitK[T]) reset() { *d = splitK[T]{} }
@@ -116,7 +117,7 @@ func (d *splitK[T]) enter(phase, worker int) (tasks int) {
 	if phase == 0 {
 		return d.parts
 	}
-	return ceilDiv(d.piece.M, splitRows)
+	return ints.CeilDiv(d.piece.M, splitRows)
 }
 
 func (d *splitK[T]) do(task, worker int) {

@@ -6,6 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -67,7 +68,7 @@ func TestPieces(t *testing.T) {
 		if !splits(&p) {
 			continue
 		}
-		if got := ceilDiv(s.k, pieceDepth(&p)); got != s.pieces {
+		if got := ints.CeilDiv(s.k, pieceDepth(&p)); got != s.pieces {
 			t.Errorf("%v: %d pieces, want %d", &p, got, s.pieces)
 		}
 		if got, want := threadCount(&p, 0), min(Workers(0), s.pieces); got != want {

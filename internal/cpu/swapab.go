@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // swapAB computes a product as the direct product of its transpose. If A is transposed, then A is
@@ -68,7 +69,7 @@ func (s *swapAB[T]) enter(phase, worker int) (tasks int) {
 		return s.direct.enter(phase, worker)
 	}
 	s.states[worker].transposing = true
-	return ceilDiv(s.n, transposeRows)
+	return ints.CeilDiv(s.n, transposeRows)
 }
 
 func (s *swapAB[T]) do(task, worker int) {

@@ -5,6 +5,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
 )
 
 // wideningTiles computes products with a B of 16-bit elements, which tiles widen as they read them.
@@ -43,13 +44,15 @@ func (mk *microKernel[T]) axpyTiles(t dtype.Type, m, k int) (w wideningTiles[T])
 }
 
 // kernelFor returns the kernel for a tile of m rows.
-func (w *wideningTiles[T]) kernelFor(m int) asm.Widening[T] { return w.kernels[ceilDiv(m, w.step)-1] }
+func (w *wideningTiles[T]) kernelFor(m int) asm.Widening[T] {
+	return w.kernels[ints.CeilDiv(m, w.step)-1]
+}
 
 // ahead returns the place from which the tile at row i of a panel prefetches the next panel, and
 // the distance between the places of two steps of K. All tiles of the panel, of rows rows and k
 // steps, prefetch equally much. ahead begins with the next panel.
 func (w *wideningTiles[T]) ahead(ahead []T, i, rows, k int) (next *uint16, apart int) {
-	apart = w.cols / ceilDiv(rows, w.height)
+	apart = w.cols / ints.CeilDiv(rows, w.height)
 	at := i / w.height * k * apart * dtype.BF16.Size() / dtype.Of[T]().Size()
 	return (*uint16)(unsafe.Pointer(&ahead[min(at, len(ahead)-1)])), apart
 }
@@ -68,7 +71,7 @@ func (w *wideningTiles[T]) depth(m int) int {
 }
 
 // panelElems returns the number of elements of A's panels.
-func (d *axpy[T]) panelElems() int { return ceilDiv(d.m, d.tiles.height) * d.tiles.height * d.k }
+func (d *axpy[T]) panelElems() int { return ints.CeilDiv(d.m, d.tiles.height) * d.tiles.height * d.k }
 
 // packSmall packs A for tiles.
 func (d *axpy[T]) packSmall(m *workspace) {

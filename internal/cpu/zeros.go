@@ -7,6 +7,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // Kernels multiply int8. A product of uint8 or with zero points is one of int8 whose sums the
@@ -83,7 +84,7 @@ func (pl *Plan) shiftBytes() int {
 	p := pl.given
 	n := allocBytes[int32](3*p.M) + allocBytes[int32](3*p.N)
 	for _, o := range []gemm.Operand{gemm.A, gemm.B} {
-		n += allocBytes[int32](ceilDiv(pl.copyBytes(o), 4))
+		n += allocBytes[int32](ints.CeilDiv(pl.copyBytes(o), 4))
 	}
 	return n
 }
@@ -158,7 +159,7 @@ func (pl *Plan) shiftOperand(ctx context.Context, m *workspace, o gemm.Operand, 
 		from.sums = sums
 	}
 	if n := pl.copyBytes(o); n > 0 {
-		from.to = dtype.Bytes(alloc[int32](m, ceilDiv(n, 4)))
+		from.to = dtype.Bytes(alloc[int32](m, ints.CeilDiv(n, 4)))
 		b[o], q.Layouts[o].LD = from.to, max(from.l.Cols, 1)
 	}
 	return from.run(ctx, pl.Threads)
@@ -184,7 +185,7 @@ func (s *operandSums) run(ctx context.Context, threads int) error {
 	case s.l.Len() == 0 || s.sums == nil && s.to == nil:
 		return nil
 	case s.alongK || s.sums == nil:
-		return ParallelFor(ctx, ceilDiv(s.l.Rows, sumRows), threads, func(i int) {
+		return ParallelFor(ctx, ints.CeilDiv(s.l.Rows, sumRows), threads, func(i int) {
 			for r := i * sumRows; r < min((i+1)*sumRows, s.l.Rows); r++ {
 				sum := s.row(r, 0, s.l.Cols, nil, nil)
 				if s.sums != nil {
@@ -193,7 +194,7 @@ func (s *operandSums) run(ctx context.Context, threads int) error {
 			}
 		})
 	}
-	return ParallelFor(ctx, ceilDiv(s.l.Cols, sumCols), threads, func(i int) {
+	return ParallelFor(ctx, ints.CeilDiv(s.l.Cols, sumCols), threads, func(i int) {
 		s.columns(i*sumCols, min((i+1)*sumCols, s.l.Cols))
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/model"
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -242,7 +243,7 @@ func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms 
 func launchOf(j *job, p *gemm.Problem) Launch {
 	g, b, s := j.launch.Grid, j.launch.Block, j.config.Tile
 	l := Launch{
-		Tiles: [2]int{ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)},
+		Tiles: [2]int{ints.CeilDiv(p.M, s.M), ints.CeilDiv(p.N, s.N)},
 		Grid:  [3]int{g.X, g.Y, g.Z}, Block: [3]int{b.X, b.Y, b.Z}, Blocks: g.Count(), Threads: b.Count(),
 	}
 	if j.problem.Layouts[gemm.A] != p.Layouts[gemm.A] {
@@ -283,7 +284,7 @@ func (j *job) shared() (list []array, size int) {
 	for _, f := range j.module.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
 			if v, ok := s.(*ptx.Var); ok && v.Space == ptx.Shared {
-				size = ceilDiv(size, v.Alignment()) * v.Alignment()
+				size = ints.CeilDiv(size, v.Alignment()) * v.Alignment()
 				list = append(list, array{v.Name, size, v.Size()})
 				size += v.Size()
 			}

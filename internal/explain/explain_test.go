@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/model"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -168,7 +169,7 @@ func TestTile(t *testing.T) {
 			continue
 		}
 		x := explain(t, v.kernel, s.String(), v.on, v.p)
-		tiles := ceilDiv(v.p.M, s.M) * ceilDiv(v.p.N, s.N)
+		tiles := ints.CeilDiv(v.p.M, s.M) * ints.CeilDiv(v.p.N, s.N)
 		if x.Launch.Blocks != v.blocks || x.Launch.Tiles[0]*x.Launch.Tiles[1] != tiles ||
 			strings.Contains(x.Text(), "tile after tile") != (v.blocks < tiles) {
 			t.Errorf("%s, %v, tile %v: got %+v, want %d tiles in %d blocks", v.kernel, v.p, s, x.Launch, tiles, v.blocks)

@@ -9,6 +9,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/ptx"
 )
 
@@ -160,7 +161,7 @@ func (x *recorder) arrays() []SharedArray {
 		}
 		first := words[0] / banks * banks
 		list = append(list, SharedArray{Name: name, Matrix: at.matrix, First: first,
-			Words: ceilDiv(words[1]+1-first, banks) * banks, Cols: banks})
+			Words: ints.CeilDiv(words[1]+1-first, banks) * banks, Cols: banks})
 	}
 	slices.SortFunc(list, func(a, b SharedArray) int {
 		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Name, b.Name))

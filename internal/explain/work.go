@@ -7,6 +7,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/model"
 	"tilework/internal/phrase"
 )
@@ -55,7 +56,7 @@ func phaseOf(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) Phase {
 		x = Phase{Sharer: "thread", M: s.RowsPerThread, N: s.ColsPerThread, K: k.KPerThread, ClusterA: 1, Cluster: 1}
 	}
 	x.Step = max(s.K, 1)
-	x.Count = ceilDiv(p.K, x.Step)
+	x.Count = ints.CeilDiv(p.K, x.Step)
 	x.Loads = (x.M/x.ClusterA + x.N/x.Cluster) * x.K
 	x.FMAs = x.M * x.N * x.K
 	x.Operations = 2 * x.FMAs
@@ -88,7 +89,7 @@ func (x *Phase) readShared(j *job) {
 	switch {
 	case j.usesWarpgroups():
 		_, products := Rates(j.problem.In(), j.config.Precision)
-		x.TensorReads, x.SharedLoads = true, products*ceilDiv(s.M, warpgroupRows)*(warpgroupRows+s.N)*s.K
+		x.TensorReads, x.SharedLoads = true, products*ints.CeilDiv(s.M, warpgroupRows)*(warpgroupRows+s.N)*s.K
 	case j.kernel.Tensor:
 		x.SharedLoads = threads * s.K * (s.RowsPerThread*frag.Eight + s.ColsPerThread*frag.Quad) / frag.Lanes
 	default:
@@ -148,7 +149,7 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	}
 	// A is loaded once for each Phase.N columns of C, and B once for each Phase.M rows, or for those
 	// of a cluster.
-	timesA, timesB := ceilDiv(p.N, x.Phase.N*x.Phase.ClusterA), ceilDiv(p.M, x.Phase.M*x.Phase.Cluster)
+	timesA, timesB := ints.CeilDiv(p.N, x.Phase.N*x.Phase.ClusterA), ints.CeilDiv(p.M, x.Phase.M*x.Phase.Cluster)
 	wider := float64(elementBits(p)) / float64(p.In().Bits())
 	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
 	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c
@@ -215,7 +216,7 @@ type PaddedOperand struct {
 }
 
 func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
-	pad := func(n, unit int) int { return ceilDiv(n, unit) * unit }
+	pad := func(n, unit int) int { return ints.RoundUp(n, unit) }
 	x := Padding{M: pad(p.M, s.M), N: pad(p.N, s.N), K: pad(p.K, max(s.K, 1))}
 	operand := func(name string, l gemm.Layout, rows, cols int) PaddedOperand {
 		size := float64(l.Type.Bits()) / 8
@@ -234,8 +235,6 @@ func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 	x.Extra = x.ExtraBytes / total
 	return x
 }
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // bytesText formats a number of bytes with decimal prefixes: "512 bytes", "4.19 MB".
 func bytesText(n float64) string {

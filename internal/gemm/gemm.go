@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"tilework/dtype"
+	"tilework/internal/ints"
 )
 
 // The sentinel errors of every backend. The messages that wrap them state the argument, the value
@@ -68,7 +69,7 @@ func Padded(l Layout) Layout {
 		return l
 	}
 	unit := l.Type.Elements(rowAlign)
-	l.LD = max((l.Cols+unit-1)/unit*unit, unit)
+	l.LD = max(ints.RoundUp(l.Cols, unit), unit)
 	return l
 }
 

@@ -1,6 +1,10 @@
 package gemm
 
-import "fmt"
+import (
+	"fmt"
+
+	"tilework/internal/ints"
+)
 
 // Area is a part of C: Rows×Cols elements from row Row and column Col on.
 type Area struct{ Row, Col, Rows, Cols int }
@@ -70,7 +74,7 @@ func (p *Problem) Shares(n int) []Area {
 	if side < shareUnits*shareUnit*n {
 		unit = smallShareUnit
 	}
-	units := (side + unit - 1) / unit
+	units := ints.CeilDiv(side, unit)
 	all := make([]Area, n)
 	for i := range all {
 		from, to := min(units*i/n*unit, side), min(units*(i+1)/n*unit, side)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tilework/dtype"
+	"tilework/internal/ints"
 )
 
 // ScaleBlock is the number of elements along K that share a block scale. It is also the number of
@@ -62,7 +63,7 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 }
 
 // ScaleBlocks returns the number of blocks of n elements.
-func ScaleBlocks(n int) int { return (n + ScaleBlock - 1) / ScaleBlock }
+func ScaleBlocks(n int) int { return ints.CeilDiv(n, ScaleBlock) }
 
 // BlockScaled reports whether the operands have block scales.
 func (p *Problem) BlockScaled() bool { return p.Layouts[ScaleA].Type != dtype.Invalid }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"tilework/internal/ints"
 	"tilework/internal/testkit"
 
 	"tilework/dtype"
@@ -140,7 +141,7 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 				}
 			}
 			if k.SplitsK && p.Batch.Kind == gemm.Single && len(fitting) > 0 &&
-				kernel.CeilDiv(p.M, fitting[len(fitting)-1].M) <= kernel.MaxGridRows {
+				ints.CeilDiv(p.M, fitting[len(fitting)-1].M) <= kernel.MaxGridRows {
 				c := k.Config(p, fitting[len(fitting)-1])
 				c.Tile.SplitK = 2
 				f(k, p, c.PartialSums())
@@ -265,7 +266,7 @@ func TestGrid(t *testing.T) {
 			t.Errorf("%d×%d: error %v, want %q", c.m, c.n, err, c.want)
 		case err == nil && g.String() != c.want:
 			t.Errorf("%d×%d: got %v, want %s", c.m, c.n, g, c.want)
-		case err == nil && (g.Y*g.Z < kernel.CeilDiv(c.m, 16) || g.Y > kernel.MaxGridRows || g.Z > kernel.MaxGridRows):
+		case err == nil && (g.Y*g.Z < ints.CeilDiv(c.m, 16) || g.Y > kernel.MaxGridRows || g.Z > kernel.MaxGridRows):
 			t.Errorf("%d×%d: grid %v has too few or too many rows of blocks", c.m, c.n, g)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/ints"
 	"tilework/internal/model"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -291,7 +292,7 @@ func TestRowInvariantRefused(t *testing.T) {
 			t.Errorf("kernel %s with tile %q: error %v", c.kernel, c.tile, err)
 		}
 	}
-	parts := kernel.CeilDiv(p.K, o.Part)
+	parts := ints.CeilDiv(p.K, o.Part)
 	for _, mark := range []string{"*", "+"} {
 		tile := fmt.Sprintf("64x64x8/8x4/4%s%d", mark, parts)
 		if _, err := choose.Named("blocked", tile, &p, kernel.Align{}, d.Info()); err != nil {

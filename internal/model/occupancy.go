@@ -5,6 +5,7 @@ import (
 	"math"
 	"sort"
 
+	"tilework/internal/ints"
 	"tilework/internal/phrase"
 )
 
@@ -135,7 +136,7 @@ func (a *Arch) check(l Launch) error {
 }
 
 // warps returns the number of warps of a block.
-func (a *Arch) warps(l Launch) int { return ceilDiv(l.Threads, a.WarpSize) }
+func (a *Arch) warps(l Launch) int { return ints.CeilDiv(l.Threads, a.WarpSize) }
 
 func (a *Arch) threadLimit(l Launch) Limit {
 	slots := a.warps(l) * a.WarpSize
@@ -156,7 +157,7 @@ func (a *Arch) registerLimit(l Launch) Limit {
 		return Limit{Registers, a.RegistersPerSM / each, fmt.Sprintf("each block needs %s × %d = %s registers; the SM has %s",
 			phrase.Commas(l.Threads), l.RegsPerThread, phrase.Commas(each), phrase.Commas(a.RegistersPerSM))}
 	}
-	perWarp := roundUp(a.WarpSize*l.RegsPerThread, a.RegAllocUnit)
+	perWarp := ints.RoundUp(a.WarpSize*l.RegsPerThread, a.RegAllocUnit)
 	perPartition := a.RegistersPerSM / a.Partitions
 	warps := perPartition / perWarp * a.Partitions
 	why := fmt.Sprintf("each warp needs %d × %d = %s registers", a.WarpSize, l.RegsPerThread,
@@ -171,7 +172,7 @@ func (a *Arch) registerLimit(l Launch) Limit {
 
 func (a *Arch) sharedLimit(l Launch) Limit {
 	needs := l.SharedBytes + a.SharedReserved
-	each := roundUp(needs, a.SharedAllocUnit)
+	each := ints.RoundUp(needs, a.SharedAllocUnit)
 	why := fmt.Sprintf("each block needs %s", phrase.Count(l.SharedBytes, "byte"))
 	if a.SharedReserved > 0 {
 		why += fmt.Sprintf(" and %s for the system", phrase.Commas(a.SharedReserved))
@@ -190,6 +191,3 @@ func (a *Arch) blockLimit() Limit {
 	return Limit{Blocks, a.MaxBlocksPerSM, fmt.Sprintf("the SM holds at most %s, however small",
 		phrase.Count(a.MaxBlocksPerSM, "block"))}
 }
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
-func roundUp(a, b int) int { return ceilDiv(a, b) * b }

@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 )
 
 // Layouts returns products of an m×k and a k×n matrix of type t, with all combinations of
@@ -63,7 +64,8 @@ func BlockScaled(tb testing.TB, m, n, k int, out dtype.Type, rowsA, colsB int) g
 	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err == nil {
 		steps := gemm.ScaleBlocks(k)
-		scalesA, scalesB := gemm.Dense(dtype.F32, (m-1)/rowsA+1, steps), gemm.Dense(dtype.F32, steps, (n-1)/colsB+1)
+		scalesA := gemm.Dense(dtype.F32, ints.CeilDiv(m, rowsA), steps)
+		scalesB := gemm.Dense(dtype.F32, steps, ints.CeilDiv(n, colsB))
 		p, err = p.Scaled(scalesA, scalesB, false)
 	}
 	if err != nil {

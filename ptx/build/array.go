@@ -3,6 +3,7 @@ package build
 import (
 	"math"
 
+	"tilework/internal/ints"
 	"tilework/ptx"
 )
 
@@ -39,7 +40,7 @@ func (k *Kernel) Shared(name string, elem ptx.Type, rows, cols int) Array {
 func (k *Kernel) SharedDynamic(name string, elem ptx.Type, rows, cols int) Array {
 	at := k.dynamic
 	if bytes, ok := k.sharedBytes(name, elem, rows, cols); ok {
-		k.dynamic += roundUp(bytes, sharedAlign)
+		k.dynamic += ints.RoundUp(bytes, sharedAlign)
 	}
 	return k.array(&ptx.Name{Name: dynamicName}, elem, rows, cols, int64(at))
 }
@@ -49,7 +50,7 @@ func (k *Kernel) SharedDynamic(name string, elem ptx.Type, rows, cols int) Array
 // either.
 func (k *Kernel) SharedOverlay(name string, elem ptx.Type, rows, cols int) Array {
 	if bytes, ok := k.sharedBytes(name, elem, rows, cols); ok {
-		k.dynamic = max(k.dynamic, roundUp(bytes, sharedAlign))
+		k.dynamic = max(k.dynamic, ints.RoundUp(bytes, sharedAlign))
 	}
 	return k.array(&ptx.Name{Name: dynamicName}, elem, rows, cols, 0)
 }
@@ -57,13 +58,10 @@ func (k *Kernel) SharedOverlay(name string, elem ptx.Type, rows, cols int) Array
 // Tile declares a matrix in dynamic shared memory with the alignment that TMA and wgmma need for
 // swizzled tiles.
 func (k *Kernel) Tile(name string, elem ptx.Type, rows, cols int) Array {
-	k.dynamic = roundUp(k.dynamic, tileAlign)
+	k.dynamic = ints.RoundUp(k.dynamic, tileAlign)
 	k.tiles = true
 	return k.SharedDynamic(name, elem, rows, cols)
 }
-
-// roundUp returns the smallest multiple of unit that is at least n.
-func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
 func (k *Kernel) array(sym *ptx.Name, elem ptx.Type, rows, cols int, at int64) Array {
 	p := Ptr{k: k, space: ptx.Shared, elem: elem, sym: sym, off: at}

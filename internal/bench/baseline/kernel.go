@@ -13,6 +13,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/ptx"
 )
 
@@ -110,6 +111,6 @@ func (k *Kernel) Enqueue(ctx context.Context, p *gemm.Problem, a, b, c device.Pt
 			args.U32(uint32(int32(v)))
 		}
 	}
-	grid := device.Dim3{X: (p.N + k.Cols - 1) / k.Cols, Y: (p.M + k.Rows - 1) / k.Rows, Z: 1}
+	grid := device.Dim3{X: ints.CeilDiv(p.N, k.Cols), Y: ints.CeilDiv(p.M, k.Rows), Z: 1}
 	return k.device.Launch(ctx, k.function, device.Launch{Grid: grid, Block: k.Block, Params: args.Bytes()})
 }

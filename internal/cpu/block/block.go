@@ -14,6 +14,7 @@ import (
 
 	"tilework/internal/cpu"
 	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
 )
 
 // MaxSize is the largest number of rows of a triangle, and of a matrix for [Kernels.Cholesky].
@@ -118,9 +119,6 @@ func (k *Kernels[T]) rowsKernel(n int) (x, rows int) {
 // sizeOf returns the size of an element in bytes.
 func sizeOf[T Float]() int { return int(unsafe.Sizeof(*new(T))) }
 
-// roundUp returns the smallest multiple of unit that is at least n.
-func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
-
 // minFlopsPerThread is the least work that justifies another thread: about 5 µs. The limit of
 // package cpu is higher, because a worker often sleeps when a single product begins. Blocks are
 // computed one after the other.
@@ -148,6 +146,6 @@ func threadCount(flops float64) int { return max(1, min(cpu.Workers(0), int(flop
 // parts take the given number of operations.
 func inParts(n, most, unit int, flops float64, f func(first, count int)) {
 	threads := threadCount(flops)
-	each := roundUp(min(most, (n+threads-1)/threads), unit)
-	Parallel((n+each-1)/each, flops, func(i int) { f(i*each, min(each, n-i*each)) })
+	each := ints.RoundUp(min(most, ints.CeilDiv(n, threads)), unit)
+	Parallel(ints.CeilDiv(n, each), flops, func(i int) { f(i*each, min(each, n-i*each)) })
 }

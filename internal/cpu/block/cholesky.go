@@ -1,6 +1,10 @@
 package block
 
-import "math"
+import (
+	"math"
+
+	"tilework/internal/ints"
+)
 
 // Cholesky computes A = Uᵀ·U, or A = L·Lᵀ if lower is set, for a symmetric positive definite A of
 // at most [MaxSize] rows. It reads and writes one triangle of A. It reports whether A is positive
@@ -10,7 +14,7 @@ func (k *Kernels[T]) Cholesky(a Matrix[T], lower bool) (ok bool) {
 	if lower { // L is the transpose of U
 		a.Down, a.Right = a.Right, a.Down
 	}
-	ld := roundUp(n, k.micro.NR) + k.micro.NR // a tile may begin in the last column
+	ld := ints.RoundUp(n, k.micro.NR) + k.micro.NR // a tile may begin in the last column
 	room := k.borrow(n*ld + 2*k.micro.MR*k.micro.MR)
 	defer k.rooms.Put(room)
 	u, memory := (*room)[:n*ld], (*room)[n*ld:]
@@ -81,7 +85,7 @@ func (k *Kernels[T]) factorUpper(n int, u []T, ld int, memory []T) (ok bool) {
 			l[r*mr+r] = 1 / row[r]
 		}
 		if rest := n - i - rows; rest > 0 {
-			k.micro.Solve[x]((rest+k.micro.NR-1)/k.micro.NR, i, &u[i], 1, ld, &l[0], &u[i+rows], ld, 1)
+			k.micro.Solve[x](ints.CeilDiv(rest, k.micro.NR), i, &u[i], 1, ld, &l[0], &u[i+rows], ld, 1)
 		}
 	}
 	return true

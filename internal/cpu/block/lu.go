@@ -1,5 +1,7 @@
 package block
 
+import "tilework/internal/ints"
+
 const (
 	// MaxColumns is the largest number of columns for [Kernels.LU]. With more, panels do too little
 	// with each element that they change.
@@ -20,7 +22,7 @@ func (k *Kernels[T]) LU(a Matrix[T], pivots []int) (ok bool) {
 	if n > wholeColumns && n <= smallColumns {
 		width = panelColumns / 2
 	}
-	panels, blocks := (n+width-1)/width, (a.Cols+width-1)/width
+	panels, blocks := ints.CeilDiv(n, width), ints.CeilDiv(a.Cols, width)
 	// Panels are slower than products, and wait for one another. So count half of the operations.
 	x, rows, cols := float64(n), float64(a.Rows), float64(a.Cols)
 	flops := x*rows*cols - x*x*(rows+cols)/2 + x*x*x/3

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
 )
 
 // factorPanel computes A = P·L·U for a matrix of at most panelColumns columns and at least as many
@@ -14,7 +15,7 @@ import (
 // multiples are subtracted along it. It halves the columns, so that most of the work is products.
 func (k *Kernels[T]) factorPanel(a Matrix[T], pivots []int) (ok bool) {
 	m, n := a.Rows, a.Cols
-	ld := roundUp(m, 8)
+	ld := ints.RoundUp(m, 8)
 	if ld*sizeOf[T]()%4096 == 0 {
 		ld += 8 // otherwise elements of a row of A evict each other from L1
 	}

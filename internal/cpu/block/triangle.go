@@ -1,6 +1,9 @@
 package block
 
-import "tilework/internal/cpu/asm"
+import (
+	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
+)
 
 // stripBytes is the size of a strip of B, which stays in L2 while all rows of the triangle use it.
 const stripBytes = 256 << 10
@@ -97,7 +100,7 @@ func (t *triangle[T]) alongRows(b []T, ldb, cols int) {
 
 // transposed computes columns of a B whose columns are contiguous. It copies them.
 func (t *triangle[T]) transposed(b []T, ldb, cols int) {
-	ld := roundUp(cols, t.micro.NR)
+	ld := ints.RoundUp(cols, t.micro.NR)
 	room := t.borrow(t.n * ld)
 	defer t.rooms.Put(room)
 	for i := range t.n {

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"tilework/internal/cpu/asm"
+	"tilework/internal/ints"
 )
 
 // MatrixVector computes y ← α·A·x + β·y. The elements of x and y are contiguous.
@@ -133,7 +134,7 @@ type vectorTriangle[T Float] struct {
 	x           []T
 }
 
-func (t *vectorTriangle[T]) groups() int { return (t.a.Rows + asm.DotRows - 1) / asm.DotRows }
+func (t *vectorTriangle[T]) groups() int { return ints.CeilDiv(t.a.Rows, asm.DotRows) }
 
 // group returns the rows of group i.
 func (t *vectorTriangle[T]) group(i int) (first, rows int) {

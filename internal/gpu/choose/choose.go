@@ -15,6 +15,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 )
 
 // Candidate is a kernel with a configuration in which it may compute a product.
@@ -213,7 +214,7 @@ func (r *row) splits(j *job, s kernel.Tile) []int {
 		return nil
 	}
 	height, width := s.SizeInC()
-	tiles := kernel.CeilDiv(j.M, height) * kernel.CeilDiv(j.N, width)
+	tiles := ints.CeilDiv(j.M, height) * ints.CeilDiv(j.N, width)
 	var list []int
 	last := 1
 	for fill := 1; fill <= r.maxFill; fill++ {

@@ -9,6 +9,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
+	"tilework/internal/ints"
 	"tilework/internal/phrase"
 )
 
@@ -146,7 +147,7 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 	parts = kernel.SplitCount(j.Problem, c.Tile)
 	n := &j.costs.machine.sum
 	second := kernel.SplitKSumConfig(*c).Tile
-	rounds := kernel.CeilDiv(parts, second.K*second.Stages)
+	rounds := ints.CeilDiv(parts, second.K*second.Stages)
 	return n.launch + n.round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.bytes)
 }
 
@@ -159,7 +160,7 @@ func (j *job) serialParts(k *kernel.Kernel, s kernel.Tile, x *prediction) float6
 		return float64(s.SerialK-1) * float64(x.rounds) * (n.drain + n.add)
 	case k == kernel.Blocked && kernel.TotalsInShared(s, j.Accum()):
 		const clear = 2 // before the first part and after the last one
-		return float64(s.SerialK+clear-1) * volume(kernel.CeilDiv(x.blocks, j.sms), s.M, s.N) * n.shared
+		return float64(s.SerialK+clear-1) * volume(ints.CeilDiv(x.blocks, j.sms), s.M, s.N) * n.shared
 	}
 	return float64(s.SerialK-1) * float64(x.rounds) * n.add
 }

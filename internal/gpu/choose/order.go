@@ -10,6 +10,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/memo"
 	"tilework/ptx"
 )
@@ -126,7 +127,7 @@ func (key *orderKey) product(m int) (gemm.Problem, error) {
 	if err == nil && key.side > 0 {
 		blocks := gemm.ScaleBlocks(key.k)
 		p, err = p.Scaled(gemm.Dense(dtype.F32, m, blocks),
-			gemm.Dense(dtype.F32, blocks, kernel.CeilDiv(key.width, key.side)), false)
+			gemm.Dense(dtype.F32, blocks, ints.CeilDiv(key.width, key.side)), false)
 	}
 	p.Precision, p.Invariance = key.precision, gemm.InvariantRows
 	return p, err
@@ -210,11 +211,11 @@ func (r *row) inParts(x orderedConfigs, j *job, parts int) iter.Seq[*kernel.Conf
 // blocks as possible, of twice and of four times as many. A block has the given number of threads
 // along K.
 func appendPartsInThreads(all []kernel.Tile, s kernel.Tile, parts, threads int) []kernel.Tile {
-	fewest := kernel.CeilDiv(parts, threads)
+	fewest := ints.CeilDiv(parts, threads)
 	for blocks := fewest; blocks <= min(4*fewest, parts/2); blocks *= 2 {
-		s.SerialK = kernel.CeilDiv(parts, blocks)
+		s.SerialK = ints.CeilDiv(parts, blocks)
 		if blocks > 1 {
-			s.SplitK = kernel.CeilDiv(parts, s.SerialK)
+			s.SplitK = ints.CeilDiv(parts, s.SerialK)
 		}
 		all = append(all, s)
 	}
@@ -226,7 +227,7 @@ func appendPartsInThreads(all []kernel.Tile, s kernel.Tile, parts, threads int) 
 func (r *row) orderedCandidates(c *Candidate, j *job, yield func(*Candidate) bool) bool {
 	parts := 1
 	if j.order.Part > 0 {
-		parts = kernel.CeilDiv(j.K, j.order.Part)
+		parts = kernel.Tiles(j.K, j.order.Part)
 	}
 	for config := range r.inParts(r.orderedConfigs(j), j, parts) {
 		if r.judge(c, j, config); !yield(c) {

@@ -3,6 +3,7 @@ package choose
 import (
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 )
 
 // predictBlocked: an SM issues the instructions of its blocks and moves their elements through
@@ -13,9 +14,9 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 	parts, depth := j.parts(s)
 	tiles := kernel.TileCount(j.Problem, s)
 	x := prediction{blocks: tiles * parts, launch: n.launch}
-	busiest, held := kernel.CeilDiv(x.blocks, j.sms), kernel.ResidentBlocks(*c)
-	x.rounds = kernel.CeilDiv(busiest, held)
-	w := n.blockWork(j, c, kernel.CeilDiv(depth, s.K))
+	busiest, held := ints.CeilDiv(x.blocks, j.sms), kernel.ResidentBlocks(*c)
+	x.rounds = ints.CeilDiv(busiest, held)
+	w := n.blockWork(j, c, kernel.Tiles(depth, s.K))
 	busy := w.rounds(busiest, held)
 	memory := j.deliver(n.fetched(j, s), n.memory)
 	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.cacheBytes)
@@ -33,8 +34,8 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 // linesRead returns the number of rows of A and columns of B that all tiles read together, counted
 // anew for each tile. Tiles read nothing outside the matrices.
 func linesRead(j *job, s kernel.Tile, tiles int) float64 {
-	height := float64(j.M) / float64(max(kernel.CeilDiv(j.M, s.M), 1))
-	width := float64(j.N) / float64(max(kernel.CeilDiv(j.N, s.N), 1))
+	height := float64(j.M) / float64(kernel.Tiles(j.M, s.M))
+	width := float64(j.N) / float64(kernel.Tiles(j.N, s.N))
 	return float64(tiles) * (height + width)
 }
 
@@ -129,7 +130,7 @@ func newCopyWork(c *kernel.Config, side, vec int, kMajor bool) copyWork {
 	if kMajor {
 		runs = min(runs, x.Step)
 	}
-	copies := float64(kernel.CeilDiv(side, x.Step)) * min(1, float64(side)/float64(x.Step))
+	copies := float64(ints.CeilDiv(side, x.Step)) * min(1, float64(side)/float64(x.Step))
 	lines := float64(runs) * max(1, float64(c.In.Bytes(run))/lineBytes)
 	return copyWork{copies: copies, elements: copies * float64(x.Vec), lines: copies * lines}
 }

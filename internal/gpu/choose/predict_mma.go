@@ -8,6 +8,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 )
 
 // mmaTiles returns the tiles of mma for the job's element type. Those of MMATiles are for 2 bytes.
@@ -56,9 +57,9 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 	n := &j.costs.mma
 	parts, depth := j.parts(c.Tile)
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch}
-	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
+	x.rounds = ints.CeilDiv(x.blocks, j.sms)
 	b := newMMABlock(j, c)
-	steps := float64(kernel.CeilDiv(depth, c.Tile.K))
+	steps := float64(kernel.Tiles(depth, c.Tile.K))
 
 	busy := float64(x.rounds)*n.block + b.rounds(x.rounds, steps)
 	stored := j.perSM(float64(parts)*b.stored(), n.storeRate)
@@ -97,7 +98,7 @@ func (b *mmaBlock) addCopies(l *gemm.Layout, side, vec int, kMajor bool, size in
 	if !async {
 		vec = 1
 	}
-	copies := float64(kernel.CeilDiv(rows*cols, vec*kernel.MMAThreads(b.s)))
+	copies := float64(ints.CeilDiv(rows*cols, vec*kernel.MMAThreads(b.s)))
 	if async {
 		b.async += copies
 		if l.Type.Bits() == 8 && !kMajor && vec < kernel.MaxVectorBytes {
@@ -125,7 +126,7 @@ func (b *mmaBlock) setResident() {
 	sums := float64(b.s.RowsPerThread * b.s.ColsPerThread * b.Accum().Bits() / 32)
 	registers := others + perSum*sums + perElement*b.single
 	b.spilled = max(0, registers-maxRegisters)
-	granted := kernel.CeilDiv(int(min(registers, maxRegisters)), 8) * 8
+	granted := ints.RoundUp(int(min(registers, maxRegisters)), 8)
 	shared := b.device.MaxShared + blockReserved
 	b.resident = max(1, min(smRegisters/(granted*kernel.MMAThreads(b.s)),
 		shared/(kernel.MMA.SharedFor(*b.c)+blockReserved)))
@@ -184,7 +185,7 @@ func (b *mmaBlock) multiplyIssue() float64 {
 		steps = 8
 	}
 	rows, cols := b.s.RowsPerThread*frag.Eight/rowsOf, b.s.ColsPerThread*frag.Quad/colsOf
-	loadA, loadB := rows, kernel.CeilDiv(cols, 2)
+	loadA, loadB := rows, ints.CeilDiv(cols, 2)
 	if f64 || t == dtype.F32 && b.c.TransA { // element by element
 		loadA = 4 * rows
 	}
@@ -222,8 +223,7 @@ func (b *mmaBlock) storeTime(queue float64) float64 {
 
 // inside returns the part of a tile's columns that is inside C.
 func (b *mmaBlock) inside() float64 {
-	tiles := kernel.CeilDiv(b.Columns(), b.s.N)
-	return float64(b.Columns()) / float64(max(tiles, 1)*b.s.N)
+	return float64(b.Columns()) / float64(kernel.Tiles(b.Columns(), b.s.N)*b.s.N)
 }
 
 // stores returns the number of stores of a thread.

@@ -3,6 +3,7 @@ package choose
 import (
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 )
 
 // predictNaive: each thread waits for the elements that it loads. If an SM has many warps, the
@@ -39,7 +40,7 @@ func predictTiled(j *job, c *kernel.Config) prediction {
 	n, s := &j.costs.tiled, c.Tile
 	x := prediction{blocks: kernel.TileCount(j.Problem, s)}
 	x.launch = n.launch
-	steps, depth := float64(kernel.CeilDiv(max(j.K, 1), s.K)), float64(s.K)
+	steps, depth := float64(kernel.Tiles(j.K, s.K)), float64(s.K)
 	step := depth * n.load
 	switch {
 	case j.Accum().Bytes(1) > 4:
@@ -53,14 +54,14 @@ func predictTiled(j *job, c *kernel.Config) prediction {
 }
 
 // warpsOf returns the number of warps of a block with one thread per element of its tile.
-func warpsOf(s kernel.Tile) float64 { return float64(kernel.CeilDiv(s.M*s.N, frag.Lanes)) }
+func warpsOf(s kernel.Tile) float64 { return float64(ints.CeilDiv(s.M*s.N, frag.Lanes)) }
 
 // oneThreadPerElement returns the time of blocks with one thread per element of C, while memory
 // delivers the operands. It sets the number of rounds.
 func (x *prediction) oneThreadPerElement(j *job, w *blockWork, s kernel.Tile) float64 {
 	const threads, blocks = 2048, 32 // that an SM holds
-	held := min(threads/(frag.Lanes*kernel.CeilDiv(s.M*s.N, frag.Lanes)), blocks)
-	busiest := kernel.CeilDiv(x.blocks, j.sms)
-	x.rounds = kernel.CeilDiv(busiest, held)
+	held := min(threads/(frag.Lanes*ints.CeilDiv(s.M*s.N, frag.Lanes)), blocks)
+	busiest := ints.CeilDiv(x.blocks, j.sms)
+	x.rounds = ints.CeilDiv(busiest, held)
 	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.machine.memory))
 }

@@ -5,6 +5,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 )
 
 // skinnyBlock is the work of one block of the kernel skinny. A step multiplies one patch per
@@ -60,11 +61,11 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	parts, depth := j.parts(c.Tile)
 	b := newSkinnyBlock(j, c, depth)
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch, sum: j.sum(c, parts)}
-	busiest := kernel.CeilDiv(x.blocks, j.sms)
+	busiest := ints.CeilDiv(x.blocks, j.sms)
 	if b.many.apart { // K is not split further to fill the SMs
 		b.held = min(b.held, busiest)
 	}
-	x.rounds = kernel.CeilDiv(busiest, b.held)
+	x.rounds = ints.CeilDiv(busiest, b.held)
 
 	first := float64(min(busiest, b.held))*b.start(n) + n.latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
@@ -88,8 +89,8 @@ func (b *skinnyBlock) rereadBytes(j *job, s kernel.Tile) float64 {
 	if !kernel.HasSlimRows(s) || j.Batch.Kind != gemm.Single {
 		return 0
 	}
-	rowsAtOnce := max(b.held*j.sms/kernel.CeilDiv(j.N, s.N), 1)
-	again := float64(kernel.CeilDiv(kernel.CeilDiv(j.M, s.M), rowsAtOnce) - 1)
+	rowsAtOnce := max(b.held*j.sms/kernel.Tiles(j.N, s.N), 1)
+	again := float64(ints.CeilDiv(kernel.Tiles(j.M, s.M), rowsAtOnce) - 1)
 	return again * max(float64(j.B().Bytes())-j.costs.machine.cache, 0)
 }
 
@@ -114,7 +115,7 @@ func (b *skinnyBlock) fresh(j *job, blocks int) float64 {
 // that is fresh comes from memory. The first blocks wait for memory in any case.
 func (b *skinnyBlock) threads(n *skinnyCosts, blocks int, fresh float64) float64 {
 	issue := float64(blocks)*(b.start(n)+b.again()*b.issue(n)) + n.latency
-	waves := float64(kernel.CeilDiv(blocks, b.held))
+	waves := float64(ints.CeilDiv(blocks, b.held))
 	later := fresh*n.latency + (1-fresh)*n.cacheLatency
 	return max(issue, waves*b.start(n)+b.loop(n, n.latency)+max(waves-1, 0)*b.loop(n, later))
 }
@@ -135,7 +136,7 @@ func (b *skinnyBlock) start(n *skinnyCosts) float64 {
 }
 
 // turns returns how often a thread runs through its loop, which has the steps that are in flight.
-func (b *skinnyBlock) turns() int { return kernel.CeilDiv(b.steps, b.ahead) }
+func (b *skinnyBlock) turns() int { return ints.CeilDiv(b.steps, b.ahead) }
 
 // again returns the instructions of a thread in all turns but the first.
 func (b *skinnyBlock) again() float64 { return float64((b.turns()-1)*b.ahead) * b.step }
@@ -151,9 +152,9 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) skinnyBlock {
 	s := c.Tile
 	slim, long := kernel.SkinnySides(s)
 	b := skinnyBlock{in: j.In(), warps: kernel.Skinny.BlockThreads(s).X / frag.Lanes, slim: slim,
-		steps: kernel.CeilDiv(depth, s.K), ahead: kernel.SkinnyStepsAhead(s, j.In())}
+		steps: kernel.Tiles(depth, s.K), ahead: kernel.SkinnyStepsAhead(s, j.In())}
 	if s.SerialK > 1 { // each thread has a part
-		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), kernel.SkinnyPatch)
+		b.steps = ints.CeilDiv(kernel.SplitLen(j.Problem, s), kernel.SkinnyPatch)
 	}
 	size := float64(b.in.Bits()) / 8
 	strip := func(kMajor bool, vec, rows int, l *gemm.Layout) skinnyStrip {
@@ -210,7 +211,7 @@ func (x *skinnyStrip) loads(rows int) int {
 	if x.kMajor {
 		return rows * kernel.SkinnyPatch / x.vec
 	}
-	return kernel.CeilDiv(rows, x.vec) * kernel.SkinnyPatch
+	return ints.CeilDiv(rows, x.vec) * kernel.SkinnyPatch
 }
 
 // packed reports whether a register has several elements.

@@ -7,6 +7,7 @@ import (
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
+	"tilework/internal/ints"
 )
 
 // wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts.
@@ -57,8 +58,8 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
 	t := wgmmaTile{
 		job: j, n: &j.costs.wgmma, c: c, s: s, x: j.packing(s), parts: parts,
-		steps:  float64(kernel.CeilDiv(kernel.CeilDiv(depth, s.BlocksK()), s.K)),
-		active: float64(min(blocks, sms)), sms: float64(sms), rounds: kernel.CeilDiv(blocks, sms),
+		steps:  float64(kernel.Tiles(ints.CeilDiv(depth, s.BlocksK()), s.K)),
+		active: float64(min(blocks, sms)), sms: float64(sms), rounds: ints.CeilDiv(blocks, sms),
 		terms: float64(len(j.arithmetic.Terms)),
 	}
 	t.last = float64(blocks - (t.rounds-1)*sms)
@@ -109,7 +110,7 @@ func (t *wgmmaTile) tiles(loop, last, store float64) float64 {
 		return busy
 	}
 	// One warpgroup stores while the other multiplies. Both have a tile each in a pair of rounds.
-	pairs := kernel.CeilDiv(t.rounds, 2)
+	pairs := ints.CeilDiv(t.rounds, 2)
 	busy := t.n.fill + float64(pairs-1)*max(2*loop, loop+store) + last + store
 	if t.rounds%2 == 0 {
 		busy += loop
@@ -221,7 +222,7 @@ func (t *wgmmaTile) store() float64 {
 
 // subtiles returns the subtiles of 64 rows of a tile.
 func (t *wgmmaTile) subtiles() float64 {
-	return float64(kernel.CeilDiv(t.c.Out.Bytes(t.c.ColumnsOfC()), frag.SwizzleBytes))
+	return float64(ints.CeilDiv(t.c.Out.Bytes(t.c.ColumnsOfC()), frag.SwizzleBytes))
 }
 
 // crowded returns the factor by which the warpgroups of a block slow each other's stores down.
@@ -242,13 +243,13 @@ func (t *wgmmaTile) storeRows() float64 {
 		const warps = sm90.WarpgroupThreads / frag.Lanes
 		return unit * float64(t.s.N/warps*sm90.WarpgroupRows/frag.Lanes)
 	}
-	return unit * float64(sm90.WarpRows*kernel.CeilDiv(t.c.ColumnsOfC(), frag.Lanes))
+	return unit * float64(sm90.WarpRows*ints.CeilDiv(t.c.ColumnsOfC(), frag.Lanes))
 }
 
 // inside returns the part of the busiest SM's tiles that is inside C.
 func (t *wgmmaTile) inside() float64 {
 	height, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
-	parts := func(cols int) float64 { return float64(kernel.CeilDiv(cols, frag.Lanes)) } // of a row
+	parts := func(cols int) float64 { return float64(ints.CeilDiv(cols, frag.Lanes)) } // of a row
 	full := t.insideRows(height) * parts(min(t.N, width)) / parts(width)
 	if t.rounds == 1 {
 		return full
@@ -269,5 +270,5 @@ func (t *wgmmaTile) insideRows(height int) float64 {
 		return float64(rows) / float64(height)
 	}
 	inside := rows/sm90.WarpgroupRows*sm90.WarpRows + min(rows%sm90.WarpgroupRows, sm90.WarpRows)
-	return float64(inside) / float64(kernel.CeilDiv(height, sm90.WarpgroupRows)*sm90.WarpRows)
+	return float64(inside) / float64(ints.CeilDiv(height, sm90.WarpgroupRows)*sm90.WarpRows)
 }

@@ -5,6 +5,7 @@ import (
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
+	"tilework/internal/ints"
 )
 
 // operand is the left or the right operand of a tile, as TMA loads it.
@@ -80,10 +81,10 @@ func (n *wgmmaCosts) skew(l *gemm.Layout) float64 {
 func (t *wgmmaTile) outside(o *operand) float64 {
 	const free = 15                                 // rows that cost nothing
 	width, whole := o.tile/o.shared, o.tile*o.apart // of a block's part
-	missing := kernel.CeilDiv(o.side, whole)*whole - o.side
+	missing := kernel.Tiles(o.side, whole)*whole - o.side
 	rows := func(missing int) float64 {
 		if !o.kMajor { // each row of K is in boxes of as many bytes as a step has
-			return float64(kernel.CeilDiv(missing, t.s.K) * t.s.K)
+			return float64(kernel.Tiles(missing, t.s.K) * t.s.K) // fitted with one that lacks nothing
 		}
 		return float64(max(missing-free, 0))
 	}
@@ -94,11 +95,11 @@ func (t *wgmmaTile) outside(o *operand) float64 {
 	all, partial := rows(min(missing, width)), rows(missing%box)
 	first := min(float64(t.s.Stages)/(float64(t.rounds)*t.steps), 1)
 	outside := partial + first*(all-partial)
-	tiles := kernel.CeilDiv(o.side, o.tile)
+	tiles := kernel.Tiles(o.side, o.tile)
 	if tiles > 1 && t.rounds == 1 { // the other SMs have as much work with whole tiles
 		outside *= t.n.few
 	}
-	return t.n.outside * outside * float64(kernel.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
+	return t.n.outside * outside * float64(ints.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
 }
 
 // tail returns how much longer the last step along K takes because its boxes extend beyond K, as
@@ -175,7 +176,7 @@ func (t *wgmmaTile) written() float64 {
 	bytes := volume(count, l.Rows, l.Type.Bytes(l.Cols))
 	if t.s.ClusterK < 2 && l.Rows > 1 && l.Type.Bytes(l.LD)%kernel.SectorBytes != 0 {
 		_, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
-		parts := kernel.CeilDiv(t.N, min(width, sm90.StoredColumns))
+		parts := ints.CeilDiv(t.N, min(width, sm90.StoredColumns))
 		bytes = t.n.torn*bytes + t.n.edge*volume(count, l.Rows, parts)
 	}
 	return bytes
@@ -218,12 +219,12 @@ func (t *wgmmaTile) packOperand(o gemm.Operand, l packLaunch) float64 {
 	memory := t.perSM(matrices*(source+target), t.costs.machine.memory*t.n.memory)
 	switch {
 	case l.transposes:
-		whole := volume(kernel.RoundUp(from.Rows, kernel.PackSide), kernel.RoundUp(from.Cols, kernel.PackSide))
+		whole := volume(ints.RoundUp(from.Rows, kernel.PackSide), ints.RoundUp(from.Cols, kernel.PackSide))
 		return memory + t.perSM(matrices*whole, t.n.transposed)
 	case from.Type != to.Type: // an operand split
 		return memory + t.perSM(matrices*target, t.n.copied)
 	}
 	const warp = frag.Lanes * kernel.PackWords * kernel.WordBytes // bytes of a row that a warp copies
-	whole := volume(from.Rows, kernel.RoundUp(from.Type.Bytes(from.Cols), warp))
+	whole := volume(from.Rows, ints.RoundUp(from.Type.Bytes(from.Cols), warp))
 	return memory + t.perSM(matrices*whole, t.n.copied)
 }

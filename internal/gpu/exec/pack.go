@@ -118,7 +118,7 @@ func (t kernelKey) packSize(r operandCopy) (size kernel.PackSize, blocks int) {
 		cols = size.To
 	}
 	s := t.config.Tile
-	return size, kernel.CeilDiv(size.Rows, s.M) * kernel.CeilDiv(cols, s.N)
+	return size, kernel.Tiles(size.Rows, s.M) * kernel.Tiles(cols, s.N)
 }
 
 // packKernel returns the kernel and configuration that pack a matrix from one layout to another.

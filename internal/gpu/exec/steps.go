@@ -7,6 +7,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 )
 
 // A plan lists the steps of a product in one place. The kernels to compile, the size of the scratch
@@ -41,7 +42,7 @@ func (r *recorder) take(t dtype.Type, sizes ...int) device.Ptr {
 		r.taken = math.MaxInt
 		return at
 	}
-	r.taken += kernel.RoundUp(t.Bytes(elements), scratchAlign)
+	r.taken += ints.RoundUp(t.Bytes(elements), scratchAlign)
 	return at
 }
 

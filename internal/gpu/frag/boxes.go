@@ -1,6 +1,7 @@
 package frag
 
 import (
+	"tilework/internal/ints"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -76,7 +77,7 @@ func (s BoxShape) boxRows() int {
 }
 
 // BoxRows returns the number of rows of a TMA box of a K-major operand. A block loads side rows.
-func BoxRows(side int) int { return side / ((side + maxBoxRows - 1) / maxBoxRows) }
+func BoxRows(side int) int { return side / ints.CeilDiv(side, maxBoxRows) }
 
 // boxSide returns the size of a TMA box along M or N, which is also the number of its rows of 128
 // bytes in shared memory.

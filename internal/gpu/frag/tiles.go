@@ -3,6 +3,7 @@ package frag
 import (
 	"fmt"
 
+	"tilework/internal/ints"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -94,7 +95,7 @@ func (s TileShape) stageBytes() int {
 // Bytes returns the shared memory of all tiles.
 func (s TileShape) Bytes() int {
 	const align = 128 // alignment of arrays
-	return (s.Stages*s.stageBytes() + align - 1) / align * align
+	return ints.RoundUp(s.Stages*s.stageBytes(), align)
 }
 
 // Check returns an error if the copies of a tile, in vectors of vec elements, cannot be partitioned

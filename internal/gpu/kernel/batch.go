@@ -30,11 +30,11 @@ func batchAlign(p *gemm.Problem) Align {
 // tiles are assumed empty, and every group is assumed to have rows.
 func TileCount(p *gemm.Problem, s Tile) int {
 	height, width := SwapAB(s, s.M*s.BlocksM(), s.N*s.BlocksN())
-	across := CeilDiv(p.Columns(), width) * s.BlocksM() * s.BlocksN()
+	across := Tiles(p.Columns(), width) * s.BlocksM() * s.BlocksN()
 	if p.Batch.Kind == gemm.Grouped {
-		return max(p.M/height+CeilDiv(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
+		return max(p.M/height+Tiles(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}
-	return p.Products() * CeilDiv(p.M, height) * across
+	return p.Products() * Tiles(p.M, height) * across
 }
 
 // MaxTileRows returns the maximum number of rows of tiles of all products, for tiles with height
@@ -42,11 +42,11 @@ func TileCount(p *gemm.Problem, s Tile) int {
 func MaxTileRows(p *gemm.Problem, height int) int {
 	switch p.Batch.Kind {
 	case gemm.Strided:
-		return p.Batch.Count * CeilDiv(p.M, height)
+		return p.Batch.Count * Tiles(p.M, height)
 	case gemm.Grouped:
 		return p.M/height + p.Batch.Count
 	}
-	return CeilDiv(p.M, height)
+	return Tiles(p.M, height)
 }
 
 // inBatch returns the matrix of product n. The matrix m of operand o belongs to product 0.

@@ -8,6 +8,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
+	"tilework/internal/ints"
 	"tilework/ptx/build"
 )
 
@@ -116,7 +117,7 @@ const maxSumRegisters, maxRegisters = 128, 150
 // registersNeeded returns the number of 4-byte registers for a thread's accumulators and for the
 // elements that pass through registers.
 func registersNeeded(s Tile, sums dtype.Type) int {
-	moved := CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
+	moved := ints.CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
 	held := s.RowsPerThread * s.ColsPerThread
 	if s.SerialK > 1 && !TotalsInShared(s, sums) {
 		held *= 2

@@ -18,6 +18,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -278,7 +279,7 @@ const MaxGridRows = 65535
 // are along y and, if there are more than [MaxGridRows], also along z. With split-K the parts of K
 // are along z, and in a strided batch the products are.
 func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
-	rows, cols := CeilDiv(p.M, s.M), CeilDiv(p.N, s.N)
+	rows, cols := Tiles(p.M, s.M), Tiles(p.N, s.N)
 	switch p.Batch.Kind {
 	case gemm.Grouped:
 		rows = MaxTileRows(p, s.M)
@@ -290,7 +291,7 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 		}
 		return device.Dim3{X: cols, Y: rows, Z: p.Batch.Count}, nil
 	}
-	z := CeilDiv(rows, MaxGridRows)
+	z := ints.CeilDiv(rows, MaxGridRows)
 	if s.SplitK > 1 {
 		if z > 1 {
 			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with split-K: want at most %d rows of tiles",
@@ -302,15 +303,18 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d takes more blocks than a grid has",
 			gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
-	return device.Dim3{X: cols, Y: CeilDiv(rows, z), Z: z}, nil
+	return device.Dim3{X: cols, Y: ints.CeilDiv(rows, z), Z: z}, nil
 }
 
-// CeilDiv returns a/b rounded up, for a ≥ 1. The expression a+b-1 would overflow for large a. For a
-// = 0 the result is 1, except that CeilDiv(0, 1) is 0.
-func CeilDiv(a, b int) int { return (a-1)/b + 1 }
+// Tiles returns the number of tiles, or of steps, of a length along a side. It is at least 1: an
+// empty product is planned like one of a single tile.
+func Tiles(side, length int) int { return max(ints.CeilDiv(side, length), 1) }
 
-// RoundUp returns the smallest multiple of unit that is at least n.
-func RoundUp(n, unit int) int { return CeilDiv(n, unit) * unit }
+// CeilDiv is [ints.CeilDiv].
+func CeilDiv(a, b int) int { return ints.CeilDiv(a, b) }
+
+// RoundUp is [ints.RoundUp].
+func RoundUp(n, unit int) int { return ints.RoundUp(n, unit) }
 
 // Align holds, for each operand, a power of two that divides its address; 0 means unknown.
 type Align [gemm.Operands]int

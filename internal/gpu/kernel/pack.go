@@ -40,7 +40,7 @@ func packedLayout(l gemm.Layout, precision gemm.Precision, align int, kMajor boo
 // the width of a TMA box.
 func alignRowsToLines(l gemm.Layout) gemm.Layout {
 	unit := l.Type.Elements(frag.SwizzleBytes)
-	l.LD = CeilDiv(l.Cols, unit) * unit
+	l.LD = Tiles(l.Cols, unit) * unit
 	return l
 }
 

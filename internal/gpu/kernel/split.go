@@ -4,6 +4,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -20,8 +21,8 @@ func SplitLen(p *gemm.Problem, s Tile) int {
 	if p.Invariance != gemm.NotInvariant && s.ClusterK < 2 {
 		unit = p.In().Elements(longestStepBytes(p.In()))
 	}
-	steps := max(CeilDiv(p.K, unit), 1)
-	return CeilDiv(steps, s.PartsOfK()) * unit
+	steps := Tiles(p.K, unit)
+	return ints.CeilDiv(steps, s.PartsOfK()) * unit
 }
 
 // longestStepBytes returns the length of the longest step along K of a kernel with parts of K. In
@@ -38,16 +39,18 @@ func SplitCount(p *gemm.Problem, s Tile) int {
 	if !p.ReadsAB() {
 		return 1
 	}
-	return max(CeilDiv(p.K, SplitLen(p, s)), 1)
+	return Tiles(p.K, SplitLen(p, s))
 }
 
 // SplitBlocks returns the number of blocks that have parts of K for a tile of C.
-func SplitBlocks(p *gemm.Problem, s Tile) int { return CeilDiv(SplitCount(p, s), max(s.SerialK, 1)) }
+func SplitBlocks(p *gemm.Problem, s Tile) int {
+	return ints.CeilDiv(SplitCount(p, s), max(s.SerialK, 1))
+}
 
 // PartialSumLD returns the leading dimension of the partial sums, a multiple of the vector length.
 func PartialSumLD(p *gemm.Problem) int {
 	width := VectorOf(p.Accum())
-	return CeilDiv(p.N, width) * width
+	return ints.RoundUp(p.N, width)
 }
 
 // PartialSums returns the configuration of the first launch of c. The second launch has the

@@ -15,7 +15,7 @@ const SplitTerms, SplitRowUnit = 3, 64
 // SplitLayout returns the layout of the terms of a float32 matrix. The terms of a row are adjacent:
 // all first terms, then all second, then all third.
 func SplitLayout(l gemm.Layout) gemm.Layout {
-	l.Type, l.Cols = dtype.BF16, SplitTerms*max(RoundUp(l.Cols, SplitRowUnit), SplitRowUnit)
+	l.Type, l.Cols = dtype.BF16, SplitTerms*SplitRowUnit*Tiles(l.Cols, SplitRowUnit)
 	l.LD = l.Cols
 	return l
 }

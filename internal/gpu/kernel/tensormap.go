@@ -4,6 +4,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
+	"tilework/internal/ints"
 	"tilework/ptx"
 )
 
@@ -16,7 +17,7 @@ func TensorMapOf(l gemm.Layout, elem ptx.Type, at device.Ptr, box []int) ptx.Ten
 	unit := l.Type.Elements(MaxVectorBytes)
 	return ptx.TensorMap{
 		Element: elem, Base: uint64(at), Dims: []int{l.Cols, l.Rows},
-		Strides: []int{CeilDiv(l.LD, unit) * MaxVectorBytes}, // the LD of a single row is arbitrary
+		Strides: []int{ints.CeilDiv(l.LD, unit) * MaxVectorBytes}, // the LD of a single row is arbitrary
 		Box:     box, Swizzle: frag.SwizzleBytes,
 	}
 }

@@ -74,10 +74,10 @@ func isUnsigned(c *Config) bool { return c.In == dtype.U8 }
 
 // Launch returns the launch for configuration c.
 func (a *SignedSumsArgs) Launch(c *Config) device.Launch {
-	l := device.Launch{Grid: device.Dim3{X: CeilDiv(a.Layout.Rows, signedSumsWarps), Y: 1, Z: 1},
+	l := device.Launch{Grid: device.Dim3{X: Tiles(a.Layout.Rows, signedSumsWarps), Y: 1, Z: 1},
 		Block: SignedSums.BlockThreads(Tile{}), PDL: c.PDL}
 	if c.TransA {
-		l.Grid.X = CeilDiv(a.Layout.Cols, 32)
+		l.Grid.X = Tiles(a.Layout.Cols, 32)
 	}
 	var params device.Params
 	Encode(&params, signedSumsParams, c, a)

@@ -6,6 +6,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -21,13 +22,13 @@ const evenRounds = 4
 func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
 	s, n := c.Tile, c.Tile.ClusterBlocks()
 	height, width := kernel.SwapAB(s, s.M*s.BlocksM(), s.N*s.BlocksN())
-	clusters := kernel.MaxTileRows(p, height) * kernel.CeilDiv(p.Columns(), width)
+	clusters := kernel.MaxTileRows(p, height) * ints.CeilDiv(p.Columns(), width)
 	if clusters > 1<<31-1-d.SMs {
 		return grid, cluster, fmt.Errorf("%w: C of %d×%d has too many tiles of %d×%d to count in 32 bits",
 			gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
 	atOnce := min(clusters, ClustersAtOnce(d.SMs, n))
-	rounds := kernel.CeilDiv(clusters, max(atOnce, 1))
+	rounds := ints.CeilDiv(clusters, max(atOnce, 1))
 	known := s.SplitK < 2 && p.Batch.Kind != gemm.Grouped // the number of tiles; groups may have fewer
 	if known && rounds >= evenRounds && clusters%rounds == 0 {
 		atOnce = clusters / rounds

@@ -4,6 +4,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/ptx"
 )
 
@@ -118,7 +119,7 @@ func subtileBuffers(c kernel.Config) int {
 	if c.Tile.SwapAB {
 		return 2
 	}
-	if count := kernel.CeilDiv(c.Out.Bytes(rows/WarpgroupRows*cols), frag.SwizzleBytes); count%2 != 0 ||
+	if count := ints.CeilDiv(c.Out.Bytes(rows/WarpgroupRows*cols), frag.SwizzleBytes); count%2 != 0 ||
 		!finishesSubtiles(c) {
 		return 1
 	}

@@ -5,7 +5,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
-	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
@@ -46,7 +46,7 @@ func (w *writer) newTileScales(ep *epilogue) *tileScales {
 		x.colStride = gemm.ScaleBlock
 	}
 	x.nextRows = w.Vars("rowScale", ptx.F32, 2, 0)
-	x.nextCols = w.Vars("colScale", ptx.F32, kernel.CeilDiv(n, x.colStride), 0)
+	x.nextCols = w.Vars("colScale", ptx.F32, ints.CeilDiv(n, x.colStride), 0)
 	scales := len(x.nextRows) * len(x.nextCols)
 	if x.perColumn() {
 		scales = len(x.nextRows) + len(x.nextCols)

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"tilework/internal/gpu/frag"
-	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/ptx/build"
 )
 
@@ -35,7 +35,7 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 		acc = ep.GatedValues(acc[:half], acc[half:])
 	}
 	columns := ep.Config.ColumnsOfC()
-	parts := kernel.CeilDiv(columns, StoredColumns)
+	parts := ints.CeilDiv(columns, StoredColumns)
 	x := rowStore{epilogue: ep, columns: columns / parts}
 	x.stride = max(x.columns, frag.Lanes)
 	rows := WarpRows // of a pass
@@ -114,7 +114,7 @@ func (x *rowStore) storeRow(r, row, col build.Reg) {
 	from := x.area.At(0, 0).Skip(k.Mul(k.Mad(r, x.stride, k.Xor(x.lane, x.swizzle(r))), x.AccType.Bytes()))
 	var rows, cols []build.Reg
 	var acc [][]build.Reg
-	for n := range kernel.CeilDiv(x.columns, frag.Lanes) {
+	for n := range ints.CeilDiv(x.columns, frag.Lanes) {
 		rows, cols = append(rows, row), append(cols, k.Add(c, n*frag.Lanes))
 		acc = append(acc, from.Skip(n*frag.SwizzleBytes).LoadVec(1))
 	}

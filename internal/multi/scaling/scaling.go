@@ -17,6 +17,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/ints"
 	"tilework/internal/model"
 	"tilework/ptx"
 )
@@ -89,7 +90,7 @@ func Predict(p Product, c *Cluster) (Estimate, error) {
 			continue
 		}
 		part := p
-		part.M, part.N = kernel.CeilDiv(p.M, grid.Rows), kernel.CeilDiv(p.N, grid.Cols)
+		part.M, part.N = ints.CeilDiv(p.M, grid.Rows), ints.CeilDiv(p.N, grid.Cols)
 		compute, err := part.on(c.GPU)
 		if err != nil {
 			return Estimate{}, err

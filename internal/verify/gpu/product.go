@@ -490,7 +490,7 @@ func multiply(ctx context.Context, b *exec.Backend, m *matrix, vectors, out devi
 		config.VecA, rowsPerBlock = vectorLen(l), productWarps*productRows
 		config.LimitVectors(kernel.Align{gemm.A: 1 << bits.TrailingZeros64(uint64(m.at)|kernel.MaxVectorBytes)})
 	}
-	return launch(ctx, b, body, config, kernel.CeilDiv(l.OpRows(), rowsPerBlock), productParams,
+	return launch(ctx, b, body, config, kernel.Tiles(l.OpRows(), rowsPerBlock), productParams,
 		&productArgs{m, vectors, out})
 }
 

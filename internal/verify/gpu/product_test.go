@@ -11,7 +11,7 @@ import (
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
-	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/testkit/testrand"
 	"tilework/internal/verify"
 	"tilework/ptx/emu/check"
@@ -40,7 +40,7 @@ func TestProduct(t *testing.T) {
 				if typ == dtype.F8E4M3 {
 					for _, sides := range [][2]int{{1, gemm.ScaleBlock}, {gemm.ScaleBlock, gemm.ScaleBlock}, {gemm.ScaleBlock, 1}} {
 						m.high, m.wide = sides[0], sides[1]
-						m.blocks = gemm.Dense(dtype.F32, kernel.CeilDiv(size[0], m.high), kernel.CeilDiv(size[1], m.wide))
+						m.blocks = gemm.Dense(dtype.F32, ints.CeilDiv(size[0], m.high), ints.CeilDiv(size[1], m.wide))
 						s.check(m, m.wide > 1)
 					}
 				}

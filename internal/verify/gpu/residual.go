@@ -262,7 +262,7 @@ type residuals struct {
 
 // resultBytes returns the memory that the results of a residual check take.
 func resultBytes(rows int) int {
-	return 8 * warpResults * kernel.CeilDiv(rows, residualThreads) * residualThreads / 32
+	return 8 * warpResults * kernel.Tiles(rows, residualThreads) * residualThreads / 32
 }
 
 // check runs the residual check and waits for it. worst has the row with the largest ratio, and the
@@ -272,7 +272,7 @@ func (r *residuals) check(
 	ctx context.Context, b *exec.Backend,
 ) (worst verify.RowResidual, finite bool, err error) {
 	c := kernel.Config{In: r.typ, Out: dtype.F64, Epilogue: gemm.Epilogue{Bias: r.biasDim}}
-	blocks := kernel.CeilDiv(r.rows, residualThreads)
+	blocks := kernel.Tiles(r.rows, residualThreads)
 	if err := launch(ctx, b, residualCheck, c, blocks, residualParams, r); err != nil {
 		return worst, false, err
 	}
