@@ -45,7 +45,7 @@ type Float interface {
 type Info struct {
 	Name    string // name in NumPy or its extension ml_dtypes: "float32"
 	Short   string // short name: "f32"
-	Bits    int    // per element
+	Size    int    // bytes of an element
 	Integer bool   // sums wrap around
 
 	// Roundoff is the unit roundoff u. In the normal range, rounding to nearest changes a value
@@ -75,63 +75,63 @@ type Info struct {
 // table holds the properties of all types. Every other list of types is derived from it.
 var table = [...]Info{
 	F64: {
-		Name: "float64", Short: "f64", Bits: 64,
+		Name: "float64", Short: "f64", Size: 8,
 		Roundoff: 0x1p-53, Tiny: 0x1p-1074, Max: math.MaxFloat64, Exact: 1 << 53,
 		Accum: F64, Results: []Type{F64},
 		load: load[float64], store: store[float64],
 		loadAll: loadAll[float64], storeAll: storeAll[float64],
 	},
 	F32: {
-		Name: "float32", Short: "f32", Bits: 32,
+		Name: "float32", Short: "f32", Size: 4,
 		Roundoff: 0x1p-24, Tiny: 0x1p-149, Max: math.MaxFloat32, Exact: 1 << 24,
 		Accum: F32, Results: []Type{F32, BF16, F16},
 		load: load[float32], store: store[float32],
 		loadAll: loadAll[float32], storeAll: storeAll[float32],
 	},
 	F16: {
-		Name: "float16", Short: "f16", Bits: 16,
+		Name: "float16", Short: "f16", Size: 2,
 		Roundoff: 0x1p-11, Tiny: 0x1p-24, Max: 65504, Exact: 1 << 11,
 		Accum: F32, Results: []Type{F16, F32},
 		load: load[Float16], store: store[Float16],
 		loadAll: loadAll[Float16], storeAll: storeAll[Float16],
 	},
 	BF16: {
-		Name: "bfloat16", Short: "bf16", Bits: 16,
+		Name: "bfloat16", Short: "bf16", Size: 2,
 		Roundoff: 0x1p-8, Tiny: 0x1p-133, Max: 0x1.fep127, Exact: 1 << 8,
 		Accum: F32, Results: []Type{BF16, F32},
 		load: load[BFloat16], store: store[BFloat16],
 		loadAll: loadAll[BFloat16], storeAll: storeAll[BFloat16],
 	},
 	F8E4M3: {
-		Name: "float8_e4m3fn", Short: "e4m3", Bits: 8,
+		Name: "float8_e4m3fn", Short: "e4m3", Size: 1,
 		Roundoff: 0x1p-4, Tiny: 0x1p-9, Max: 448, Exact: 1 << 4,
 		Accum: F32, Results: []Type{F32, BF16, F16, F8E4M3},
 		load: load[Float8E4M3], store: store[Float8E4M3],
 		loadAll: loadAll[Float8E4M3], storeAll: storeAll[Float8E4M3],
 	},
 	F8E5M2: {
-		Name: "float8_e5m2", Short: "e5m2", Bits: 8,
+		Name: "float8_e5m2", Short: "e5m2", Size: 1,
 		Roundoff: 0x1p-3, Tiny: 0x1p-16, Max: 57344, Exact: 1 << 3,
 		Accum: F32, Results: []Type{F32, BF16, F16, F8E5M2},
 		load: load[Float8E5M2], store: store[Float8E5M2],
 		loadAll: loadAll[Float8E5M2], storeAll: storeAll[Float8E5M2],
 	},
 	I8: {
-		Name: "int8", Short: "i8", Bits: 8, Integer: true,
+		Name: "int8", Short: "i8", Size: 1, Integer: true,
 		Max: math.MaxInt8, Exact: math.MaxInt8,
 		Accum: I32, Results: []Type{I32, F32, BF16, F16},
 		load: load[int8], store: store[int8],
 		loadAll: loadAll[int8], storeAll: storeAll[int8],
 	},
 	U8: {
-		Name: "uint8", Short: "u8", Bits: 8, Integer: true,
+		Name: "uint8", Short: "u8", Size: 1, Integer: true,
 		Max: math.MaxUint8, Exact: math.MaxUint8,
 		Accum: I32, Results: []Type{I32, F32, BF16, F16},
 		load: load[uint8], store: store[uint8],
 		loadAll: loadAll[uint8], storeAll: storeAll[uint8],
 	},
 	I32: {
-		Name: "int32", Short: "i32", Bits: 32, Integer: true,
+		Name: "int32", Short: "i32", Size: 4, Integer: true,
 		Max: math.MaxInt32, Exact: math.MaxInt32,
 		Accum: I32,
 		load:  load[int32], store: store[int32],
@@ -149,30 +149,8 @@ func (in *Info) ScaleType(out Type) Type {
 	return in.Accum
 }
 
-// Bytes returns the bytes of n consecutive elements, rounded up. It overflows only if the result
-// does.
-func (in *Info) Bytes(n int) int { return (n>>3)*in.Bits + ((n&7)*in.Bits+7)>>3 }
-
-// Elements returns the number of whole elements in n bytes.
-func (in *Info) Elements(n int) int { return n/in.Bits*8 + n%in.Bits*8/in.Bits }
-
-// WholeBytes reports whether n consecutive elements end at the end of a byte.
-func (in *Info) WholeBytes(n int) bool { return (n*in.Bits)&7 == 0 }
-
-// Size returns the bytes of one element. It panics if elements are not whole bytes.
-func (in *Info) Size() int {
-	if in.Bits&7 != 0 {
-		noSize(in)
-	}
-	return in.Bits >> 3
-}
-
-// noSize panics. It is separate from Size so that Size can be inlined.
-//
-//go:noinline
-func noSize(in *Info) {
-	panic(fmt.Sprintf("dtype: an element of %s has %d bits, not whole bytes", in.Name, in.Bits))
-}
+// Bytes returns the bytes of n elements.
+func (in *Info) Bytes(n int) int { return n * in.Size }
 
 // All returns all element types in the order of the table.
 func All() []Type {
@@ -209,21 +187,16 @@ func (t Type) Info() *Info {
 func noSuchType(t Type) { panic(fmt.Sprintf("dtype: no such type %d", uint8(t))) }
 
 // Bits returns the bits of one element, or 0 for Invalid.
-func (t Type) Bits() int { return table[t].Bits }
+func (t Type) Bits() int { return 8 * table[t].Size }
 
-// Bytes returns the bytes of n consecutive elements, rounded up. It is 0 for Invalid.
+// Size returns the bytes of one element, or 0 for Invalid.
+func (t Type) Size() int { return table[t].Size }
+
+// Bytes returns the bytes of n elements. It is 0 for Invalid.
 func (t Type) Bytes(n int) int { return table[t].Bytes(n) }
 
 // Elements returns the number of whole elements in n bytes. It panics for Invalid.
-func (t Type) Elements(n int) int { return table[t].Elements(n) }
-
-// WholeBytes reports whether n consecutive elements end at the end of a byte. If so, the element
-// after them starts at byte Bytes(n).
-func (t Type) WholeBytes(n int) bool { return table[t].WholeBytes(n) }
-
-// Size returns the bytes of one element, or 0 for Invalid. It is for code that moves single
-// elements, and panics if they are not whole bytes.
-func (t Type) Size() int { return table[t].Size() }
+func (t Type) Elements(n int) int { return n / table[t].Size }
 
 // String returns the name of the type, which Parse accepts.
 func (t Type) String() string {

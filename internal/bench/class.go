@@ -39,9 +39,8 @@ func (r *Record) class() int {
 func (r *Record) aligned() bool {
 	in, errIn := dtype.Parse(r.In)
 	out, errOut := dtype.Parse(r.Out)
-	bits := 8 * rowAlignment
-	return errIn == nil && errOut == nil &&
-		r.LDA*in.Bits()%bits == 0 && r.LDB*in.Bits()%bits == 0 && r.LDC*out.Bits()%bits == 0
+	return errIn == nil && errOut == nil && r.LDA*in.Size()%rowAlignment == 0 && r.LDB*in.Size()%rowAlignment == 0 &&
+		r.LDC*out.Size()%rowAlignment == 0
 }
 
 // ClassSummary compares a subject with a peer over the cases of a class.

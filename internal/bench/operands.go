@@ -95,7 +95,7 @@ const fillGrain = 1 << 16
 func fill(seed, m uint64, t dtype.Type, b []byte) {
 	in := t.Info()
 	top := int(min(in.Exact, math.MaxInt8))
-	n := in.Elements(len(b))
+	n := len(b) / in.Size
 	parallel(ints.CeilDiv(n, fillGrain), func(from, to int) {
 		values := make([]float64, loaded)
 		for grain := from; grain < to; grain++ {

@@ -209,7 +209,7 @@ func (r *Record) Bytes() (a, b, c float64) {
 	if r.gated() {
 		bs *= 2
 	}
-	input, output := float64(in.Bits())/8, float64(out.Bits())/8 // bytes of an element
+	input, output := float64(in.Size()), float64(out.Size())
 	return products * m * k * input, bs * k * n * input, products * m * n * output
 }
 

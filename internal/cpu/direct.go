@@ -94,7 +94,7 @@ const (
 
 // layoutBytes returns the size of a matrix in bytes, as a float64 to avoid overflow.
 func layoutBytes(l gemm.Layout) float64 {
-	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Bits()) / 8
+	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size())
 }
 
 // prepare sets up the product p, which is pl's or its transpose. d must be zero; it is too large to

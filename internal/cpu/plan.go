@@ -177,7 +177,7 @@ func isBrief(p *gemm.Problem) bool {
 // the bytes of A, B and C.
 func workOf(p *gemm.Problem) (flops, bytes float64) {
 	bytes = layoutBytes(p.Layouts[gemm.A]) + layoutBytes(p.Layouts[gemm.B]) + layoutBytes(p.Layouts[gemm.C])
-	return p.Flops() * float64(p.In().Bits()) / 32, bytes
+	return p.Flops() * float64(p.In().Size()) / 4, bytes
 }
 
 // Why returns the reason for the choice of the kernel.

@@ -47,7 +47,7 @@ func splits(p *gemm.Problem) bool {
 }
 
 // stepBytes returns the size of the elements of A and B in a step of K.
-func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.In().Bits() / 8 }
+func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.In().Size() }
 
 // pieceDepth returns the number of steps of K in a piece of p, a multiple of the block of every
 // micro-kernel.

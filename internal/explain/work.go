@@ -141,7 +141,7 @@ type Bound struct {
 // volumes returns the least traffic of any kernel, the traffic in whole sectors as measured by the
 // emulator, and the bytes that the threads request.
 func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
-	in, out := float64(p.In().Bits())/8, float64(p.Out().Bits())/8 // bytes of an element
+	in, out := float64(p.In().Size()), float64(p.Out().Size())
 	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
 	a, b, c := rows*depth*in, depth*cols*in, rows*cols*out
 	if p.Beta != 0 {
@@ -219,7 +219,7 @@ func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 	pad := func(n, unit int) int { return ints.RoundUp(n, unit) }
 	x := Padding{M: pad(p.M, s.M), N: pad(p.N, s.N), K: pad(p.K, max(s.K, 1))}
 	operand := func(name string, l gemm.Layout, rows, cols int) PaddedOperand {
-		size := float64(l.Type.Bits()) / 8
+		size := float64(l.Type.Size())
 		o := PaddedOperand{Name: name, Rows: l.OpRows(), Cols: l.OpCols(), Padded: [2]int{rows, cols}}
 		o.Bytes = float64(o.Rows) * float64(o.Cols) * size
 		o.ExtraBytes = float64(rows)*float64(cols)*size - o.Bytes

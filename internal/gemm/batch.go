@@ -97,18 +97,14 @@ func (p *Problem) plain() error {
 }
 
 // Span returns the number of elements from the first element of the first of count matrices to the
-// last element of the last one. The matrices begin every stride elements, which must be whole
-// bytes. The error is ErrShape.
+// last element of the last one. The matrices begin every stride elements. The error is ErrShape.
 func (l Layout) Span(count, stride int, name string) (int, error) {
 	if stride >= 0 && (count == 0 || l.Len() == 0) {
 		return 0, nil
 	}
 	high, apart := bits.Mul64(uint64(count-1), uint64(stride))
 	most := uint64(math.MaxInt)/uint64(l.Type.Bytes(1)) - uint64(l.Len())
-	switch {
-	case count > 1 && !l.Type.WholeBytes(stride):
-		return 0, fmt.Errorf("%w: matrices %s of %v begin every %d elements, want whole bytes", ErrShape, name, l, stride)
-	case stride < 0 || high != 0 || apart > most:
+	if stride < 0 || high != 0 || apart > most {
 		return 0, fmt.Errorf("%w: %d matrices %s of %v, which begin every %d elements", ErrShape, count, name, l, stride)
 	}
 	return int(apart) + l.Len(), nil

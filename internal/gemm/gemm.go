@@ -36,10 +36,9 @@ var (
 )
 
 // Layout describes the storage of a matrix: Rows×Cols elements in row-major order, with LD elements
-// from the start of a row to that of the next. Each row starts at a whole byte. Trans reports
-// whether the product uses the transpose, and Conj whether it uses the complex conjugates of the
-// elements. All element types are real, so Conj has no effect: [Problem.Complete] clears it, and no
-// backend sees it.
+// from the start of a row to that of the next. Trans reports whether the product
+// uses the transpose, and Conj whether it uses the complex conjugates of the elements. All element
+// types are real, so Conj has no effect: [Problem.Complete] clears it, and no backend sees it.
 type Layout struct {
 	Type       dtype.Type
 	Rows, Cols int
@@ -48,14 +47,9 @@ type Layout struct {
 	Conj       bool
 }
 
-// Dense returns the layout of a rows×cols matrix without padding, except that each row of elements
-// smaller than a byte is padded to whole bytes.
+// Dense returns the layout of a rows×cols matrix without padding.
 func Dense(t dtype.Type, rows, cols int) Layout {
-	l := Layout{Type: t, Rows: rows, Cols: cols, LD: max(cols, 1)}
-	for !t.WholeBytes(l.LD) {
-		l.LD++
-	}
-	return l
+	return Layout{Type: t, Rows: rows, Cols: cols, LD: max(cols, 1)}
 }
 
 // rowAlign is the size of the longest vector that a GPU loads, in bytes.
@@ -146,10 +140,6 @@ func (l Layout) Sub(i, j, rows, cols int) (part Layout, offset int, err error) {
 	if rows > 0 && cols > 0 {
 		offset = l.Index(i, j)
 	}
-	if !l.Type.WholeBytes(offset) {
-		return Layout{}, 0, fmt.Errorf("%w: a part from (%d, %d) of a matrix of %v, %d bits each: want it to start at a "+
-			"whole byte", ErrShape, i, j, l.Type, l.Type.Bits())
-	}
 	if l.Rows, l.Cols = rows, cols; l.Trans {
 		l.Rows, l.Cols = cols, rows
 	}
@@ -183,9 +173,6 @@ func (l *Layout) Check(name string) error {
 		return fmt.Errorf("%w: %s is %d×%d", ErrShape, name, l.Rows, l.Cols)
 	case l.LD < max(l.Cols, 1):
 		return fmt.Errorf("%w: %s has leading dimension %d, want at least %d", ErrShape, name, l.LD, max(l.Cols, 1))
-	case !l.Type.WholeBytes(l.LD):
-		return fmt.Errorf("%w: %s has leading dimension %d: want rows of %v, %d bits each, that take whole bytes", ErrShape,
-			name, l.LD, l.Type, l.Type.Bits())
 	}
 	elements, length := bits.Mul64(uint64(l.Rows), uint64(l.LD))
 	bytes, length := bits.Mul64(length, uint64(l.Type.Bytes(1)))

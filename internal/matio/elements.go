@@ -33,7 +33,7 @@ var foreign = []struct {
 	{converted[uint32]("uint32"), "u4", "U32"},
 	{converted[int16]("int16"), "i2", "I16"},
 	{converted[uint16]("uint16"), "u2", "U16"},
-	{element{Info: &dtype.Info{Name: "bool", Bits: 8}, load: loadBools}, "b1", "BOOL"},
+	{element{Info: &dtype.Info{Name: "bool", Size: 1}, load: loadBools}, "b1", "BOOL"},
 }
 
 // npyForeign and safetensorsForeign map spellings to foreign elements. NumPy has no bfloat16 and no
@@ -54,14 +54,14 @@ var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element
 // converted returns the element of a Go type that matrices cannot have.
 func converted[T int16 | int64 | uint16 | uint32 | uint64](name string) element {
 	e := element{
-		Info: &dtype.Info{Name: name, Bits: 8 * int(unsafe.Sizeof(*new(T)))},
+		Info: &dtype.Info{Name: name, Size: int(unsafe.Sizeof(*new(T)))},
 		load: func(dst []float64, b []byte) {
 			for i, v := range goSlice[T](b, len(dst)) {
 				dst[i] = float64(v)
 			}
 		},
 	}
-	if e.Bits > 53 {
+	if e.Size > 6 {
 		e.loadOdd = func(dst []float64, b []byte) {
 			for i, v := range goSlice[T](b, len(dst)) {
 				if v < 0 {
@@ -105,8 +105,8 @@ const batch = 32 << 10
 // ask for it and the elements need no conversion. Those of a stream are in memory already.
 // Otherwise it loads them.
 func (s *source) loadOrMap(offset, length int64, l gemm.Layout, e element, big bool) (*Matrix, error) {
-	aligned := offset%int64(max(1, e.Bits/8)) == 0
-	same := aligned && e.native == l.Type && (e.Bits <= 8 || big == bigEndian)
+	aligned := offset%int64(max(1, e.Size)) == 0
+	same := aligned && e.native == l.Type && (e.Size <= 1 || big == bigEndian)
 	switch {
 	case same && s.spooled != nil:
 		return &Matrix{Layout: l, Data: s.spooled[offset : offset+length : offset+length]}, nil
@@ -127,7 +127,7 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 	if err := s.room(l); err != nil {
 		return nil, err
 	}
-	swap := e.Bits > 8 && big != bigEndian
+	swap := e.Size > 1 && big != bigEndian
 	load := e.loader(l.Type)
 	first := l.Bytes()
 	if packed > 0 {
@@ -164,7 +164,7 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 			return nil, s.readError(err)
 		}
 		if swap {
-			swapBytes(in, e.Size())
+			swapBytes(in, e.Size)
 		}
 		if values != nil {
 			load(values[:count], in)

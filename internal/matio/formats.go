@@ -85,7 +85,7 @@ func binarySize(l gemm.Layout) (least, most int64) {
 	return elements, elements + 1<<10
 }
 
-// elementBytes returns the bytes of the elements of op(matrix) in a file: rows of whole bytes.
+// elementBytes returns the bytes of the elements of op(matrix) in a file.
 func elementBytes(l gemm.Layout) int64 { return int64(l.OpRows()) * int64(l.Type.Bytes(l.OpCols())) }
 
 // Formats returns all formats.

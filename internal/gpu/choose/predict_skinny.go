@@ -156,7 +156,7 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) skinnyBlock {
 	if s.SerialK > 1 { // each thread has a part
 		b.steps = ints.CeilDiv(kernel.SplitLen(j.Problem, s), kernel.SkinnyPatch)
 	}
-	size := float64(b.in.Bits()) / 8
+	size := float64(b.in.Size())
 	strip := func(kMajor bool, vec, rows int, l *gemm.Layout) skinnyStrip {
 		return skinnyStrip{kMajor: kMajor, vec: vec, total: rows, block: rows, size: size, pitch: size * float64(l.LD)}
 	}

@@ -34,7 +34,7 @@ const scratchAlign = 256
 // take returns the address of scratch memory for an array of the given sizes.
 func (r *recorder) take(t dtype.Type, sizes ...int) device.Ptr {
 	at := r.base + device.Ptr(r.taken)
-	elements, bytes := 1, float64(t.Bits())/8
+	elements, bytes := 1, float64(t.Size())
 	for _, n := range sizes {
 		elements, bytes = elements*n, bytes*float64(n)
 	}

@@ -165,12 +165,12 @@ type piece struct {
 // computes. The GPU fetches pieces one after the other, and computes each pair of a piece of A and
 // one of B as soon as it has both.
 func (e *Estimate) simulate(part Product, c *Cluster) {
-	bits := float64(part.Type.Bits()) / 8
-	bytesA, bytesB := float64(part.M)*float64(part.K)*bits, float64(part.K)*float64(part.N)*bits
+	size := float64(part.Type.Size())
+	bytesA, bytesB := float64(part.M)*float64(part.K)*size, float64(part.K)*float64(part.N)*size
 	a := pieces(true, bytesA, e.Grid.Cols, e.Host.Cols, e.Pieces)
 	b := pieces(false, bytesB, e.Grid.Rows, e.Host.Rows, e.Pieces)
 	result := part.result()
-	e.Memory = bytesA + bytesB + float64(part.M)*float64(part.N)*float64(result.Bits())/8
+	e.Memory = bytesA + bytesB + float64(part.M)*float64(part.N)*float64(result.Size())
 	each := e.Compute / float64(len(a)*len(b))
 	haveA, haveB := e.Pieces, e.Pieces // the GPU's own
 	computed := float64(haveA*haveB) * each
