@@ -30,8 +30,8 @@ type costs struct {
 	// written in aligned vectors. stream is the time of a line that is written with non-temporal
 	// stores.
 	written, inTiles, inRows, aligned, stream float64
-	// prefetched is the part of the time of A's lines that remains where tiles prefetch them.
-	prefetched float64
+	// late is the part of the time of A's lines that remains where tiles prefetch them.
+	late float64
 	// torn is the additional time of storing a vector that is in two lines, relative to store.
 	torn float64
 	// ragged is the additional number of lines of a short run.
@@ -76,7 +76,7 @@ var zen4AVX2 = costs{
 	call: 7.702, direct: 89.8, packs: 0.4886, axpy: 144.2, dot: 88.75, blocked: 0.1737, phase: 407.4,
 	swap: 299.1, fromL2: 0.1595, fromL3: 0.4386, fromMemory: 4.29, wait: 0.7499, streams: 35.6,
 	reach: 1.123e+07, fetched: 0.5998, written: 0.8663, inTiles: 0.7836, inRows: 0.6815, aligned: 0.6815,
-	stream: 1.587, prefetched: 0.971, torn: 1, ragged: 0.4556, tlb: 0.5029, entries: 6.111, conflict: 0.7373,
+	stream: 1.587, late: 0.971, torn: 1, ragged: 0.4556, tlb: 0.5029, entries: 6.111, conflict: 0.7373,
 	zip: 0.08694, copyWord: 0.0005898, copyRow: 2.44, zipCall: 32.8, copies: 0.03784, transpose: 0.1178,
 	element: 0.6956, widen: 0.07971, update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053,
 	reduceTall: 0.418, rows: 0.682, exposed: 0.5678, exposedDots: 0.5221,
@@ -88,7 +88,7 @@ var zen4AVX512 = costs{
 	call: 8.044, direct: 72.5, packs: 39.4, axpy: 193.3, dot: 164, blocked: 521.5, phase: 110.1, swap: 120.3,
 	fromL2: 0.1724, fromL3: 0.07873, fromMemory: 3.457, wait: 0.6477, streams: 35.38, reach: 1.107e+07,
 	fetched: 0.949, written: 1.045, inTiles: 0.9009, inRows: 0.7638, aligned: 0.7638, stream: 1.304,
-	prefetched: 0.7991, torn: 0, ragged: 0.5833, tlb: 0.2106, entries: 12.38, conflict: 0.6662, zip: 0.08367,
+	late: 0.7991, torn: 0, ragged: 0.5833, tlb: 0.2106, entries: 12.38, conflict: 0.6662, zip: 0.08367,
 	copyWord: 0.0009364, copyRow: 3.568, zipCall: 19.39, copies: 0.2969, transpose: 0.1908, element: 0.7748,
 	widen: 0.1448, update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033,
 	rows: 0.8653, exposed: 0.5973, exposedDots: 0.4216,
@@ -100,7 +100,7 @@ var zen4AVX512BF16 = costs{
 	call: 40.1, direct: 84.15, packs: 720, axpy: 603.6, dot: 435.8, blocked: 1203, phase: 428.6, swap: 130.1,
 	fromL2: 0.01121, fromL3: 0.02748, fromMemory: 7.959, wait: 1.035, streams: 34.7, reach: 1.078e+07,
 	fetched: 0.5, written: 6.131, inTiles: 1.148, inRows: 0.8714, aligned: 0.8714, stream: 1.345,
-	prefetched: 0.9851, torn: 0, ragged: 0.8606, tlb: 0.1991, entries: 7.048, conflict: 0.6562, zip: 0.06834,
+	late: 0.9851, torn: 0, ragged: 0.8606, tlb: 0.1991, entries: 7.048, conflict: 0.6562, zip: 0.06834,
 	copyWord: 0.0008063, copyRow: 13.3, zipCall: 156.4, copies: 0.1767, transpose: 3.13, element: 2.138,
 	widen: 0.09213, update: 1.956, broadcast: 1.378, dots: 0.3697, reduce: 5.395, reduceTall: 0.6008,
 	rows: 0.7554, exposed: 0.03785, exposedDots: 0.009897,
@@ -112,7 +112,7 @@ var xeonAVX2 = costs{
 	call: 4.929, direct: 43, packs: 11.19, axpy: 91.44, dot: 123.4, blocked: 1.877, phase: 310,
 	swap: 69.19, fromL2: 0.1581, fromL3: 1.012, fromMemory: 2.898, wait: 0.295, streams: 116.4,
 	reach: 2.117e+06, fetched: 0.001064, written: 0.6894, inTiles: 0.9178, inRows: 1.561, aligned: 0.5508,
-	stream: 1.941, prefetched: 1.075, torn: 0, ragged: 0.9039, tlb: 0.1199, entries: 0.08467,
+	stream: 1.941, late: 1.075, torn: 0, ragged: 0.9039, tlb: 0.1199, entries: 0.08467,
 	conflict: 0.516, zip: 0.08614, copyWord: 0.02212, copyRow: 1.841, zipCall: 20.93, copies: 0.1726,
 	transpose: 0.7213, element: 0.5528, widen: 0.07422, update: 2.266, broadcast: 1.164, dots: 1.311,
 	reduce: 0.9132, reduceTall: 0.4836, rows: 0.8203, exposed: 0.7487, exposedDots: 0.7027,
@@ -124,7 +124,7 @@ var xeonAVX512 = costs{
 	call: 10.93, direct: 55.43, packs: 44.91, axpy: 112.3, dot: 140.7, blocked: 23.41, phase: 286.2,
 	swap: 162, fromL2: 0.3376, fromL3: 0.4998, fromMemory: 1.036, wait: 1.091, streams: 79.47,
 	reach: 4.031e+07, fetched: 0.513, written: 1.347, inTiles: 0.6939, inRows: 1.587, aligned: 0.7288,
-	stream: 56.74, prefetched: 0.627, torn: 0.6467, ragged: 0.8175, tlb: 0.9093, entries: 12.33, conflict: 0.5389,
+	stream: 56.74, late: 0.627, torn: 0.6467, ragged: 0.8175, tlb: 0.9093, entries: 12.33, conflict: 0.5389,
 	zip: 0.1092, copyWord: 0.1011, copyRow: 0.7898, zipCall: 10.52, copies: 0.0639, transpose: 0.2413,
 	element: 0.6092, widen: 0.1836, update: 2.355, broadcast: 0.4056, dots: 1.444, reduce: 1.79,
 	reduceTall: 0.5795, rows: 0.6641, exposed: 0.7019, exposedDots: 0.4582,
@@ -135,7 +135,7 @@ var xeonAMX = costs{
 	fma: 0.0428, load: 0.0999, latency: 2.65, store: 7.33, tile: 1.1, half: 1, embedded: 1, call: 96.6,
 	direct: 73, packs: 762, axpy: 863, dot: 494, blocked: 1.23, phase: 1.26e+03, swap: 459, fromL2: 0.00111,
 	fromL3: 0.000522, fromMemory: 0.717, wait: 1, streams: 40, reach: 1.2e+07, fetched: 0.5, written: 40.7,
-	inTiles: 1, inRows: 1.12, aligned: 1.12, stream: 2.5, prefetched: 1.08, torn: 0, ragged: 0.761, tlb: 0.248,
+	inTiles: 1, inRows: 1.12, aligned: 1.12, stream: 2.5, late: 1.08, torn: 0, ragged: 0.761, tlb: 0.248,
 	entries: 9.05, conflict: 1.15, zip: 0.3, copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431,
 	transpose: 3.37, element: 1.98, widen: 0.115, update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04,
 	reduceTall: 1, rows: 1, exposed: 0.16, exposedDots: 2.63,

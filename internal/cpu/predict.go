@@ -286,7 +286,7 @@ func (x *model) readA(l *directLoops) float64 {
 		missed = x.conflict * lines * l.panels
 	}
 	if l.algorithm == algoStream {
-		first *= x.prefetched
+		first *= x.late
 	}
 	return first + missed + (l.panels-1)*x.far(lines, between)
 }

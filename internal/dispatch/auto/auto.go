@@ -27,7 +27,7 @@ type Chooser struct {
 	cache *cache.Cache
 
 	mu     sync.Mutex // guards the fields below, and is held during measurements
-	cpus   map[kind]cpuSpeed
+	cpus   map[kind]cpuTimes
 	gpus   map[kind]gpuEntry
 	start  float64 // seconds to start using the GPU; 0 if not known yet
 	opened *opened // nil until this process uses the GPU
@@ -39,9 +39,9 @@ type kind struct {
 	threads int // on the CPU
 }
 
-// gpuEntry is the speed of the GPU and the size from which it is faster than the CPU, in words.
+// gpuEntry holds the times of the GPU, and the size from which it is faster than the CPU, in words.
 type gpuEntry struct {
-	gpuSpeed
+	gpuTimes
 	crossover string
 }
 
@@ -83,7 +83,7 @@ type Machine struct {
 
 // NewChooser returns a chooser that keeps its measurements in a cache.
 func NewChooser(m Machine, c *cache.Cache) *Chooser {
-	return &Chooser{Machine: m, cache: c, cpus: map[kind]cpuSpeed{}, gpus: map[kind]gpuEntry{}}
+	return &Chooser{Machine: m, cache: c, cpus: map[kind]cpuTimes{}, gpus: map[kind]gpuEntry{}}
 }
 
 const (
@@ -184,12 +184,12 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := kind{Types{p.In(), p.Out()}, cpu.Workers(threads)}
-	speed, err := c.cpuSpeed(u)
+	times, err := c.cpuTimes(u)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementHere, err
 		return
 	}
-	made.here = speed.seconds(p.Flops())
+	made.here = times.seconds(p.Flops())
 	start, all := c.knownStart(), float64(usualProducts)
 	if once {
 		all = 1
@@ -208,7 +208,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 		made.Reason = tooLargeForGPU
 		return
 	}
-	entry, err := c.gpuSpeed(u, gpu.Identity, speed)
+	entry, err := c.gpuTimes(u, gpu.Identity, times)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementThere, err
 		return

@@ -156,7 +156,7 @@ func TestCrossover(t *testing.T) {
 	if n, ok := crossover(here, there); !ok || math.Abs(float64(n-crossing)) > crossing/20 {
 		t.Errorf("crossover near %d, %v; want %d", n, ok, crossing)
 	}
-	if n, ok := crossover(here, gpuSpeed{Fixed: 1e-4, Bytes: curve{{512, 1}}, PerFlop: 1e-10}); ok {
+	if n, ok := crossover(here, gpuTimes{Fixed: 1e-4, Bytes: curve{{512, 1}}, PerFlop: 1e-10}); ok {
 		t.Errorf("a GPU that is always slower: got a crossover near %d", n)
 	}
 }
@@ -199,18 +199,18 @@ func TestCurve(t *testing.T) {
 // TestValid checks that values that are no result of a measurement are refused.
 func TestValid(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
-	ok := gpuSpeed{Fixed: 1e-4, Bytes: curve{{64, 1}, {128, 2}}}
+	ok := gpuTimes{Fixed: 1e-4, Bytes: curve{{64, 1}, {128, 2}}}
 	if !ok.valid() {
 		t.Errorf("%+v is refused", ok)
 	}
 	for _, c := range []curve{
 		nil, {{0, 1}}, {{64, 0}}, {{64, -1}}, {{64, inf}}, {{64, nan}}, {{64, 1}, {64, 2}}, {{64, 1}, {32, 2}},
 	} {
-		if s := (gpuSpeed{Fixed: 1, Bytes: c}); s.valid() || (cpuSpeed{c}).valid() {
+		if s := (gpuTimes{Fixed: 1, Bytes: c}); s.valid() || (cpuTimes{c}).valid() {
 			t.Errorf("%v is accepted", c)
 		}
 	}
-	for _, s := range []gpuSpeed{
+	for _, s := range []gpuTimes{
 		{0, ok.Bytes, 0}, {-1, ok.Bytes, 0}, {inf, ok.Bytes, 0}, {nan, ok.Bytes, 0}, {1, ok.Bytes, -1},
 		{1, ok.Bytes, inf}, {1, ok.Bytes, nan},
 	} {
@@ -357,7 +357,7 @@ func TestMeasuresOnce(t *testing.T) {
 	store := cache.At(dir)
 	key := fmt.Sprintf("cpu, %s, float32, %d threads", machine(), 1)
 	for _, invalid := range []any{
-		cpuSpeed{}, cpuSpeed{curve{{64, -1}}}, cpuSpeed{curve{{64, 1}, {64, 2}}}, "text", nil,
+		cpuTimes{}, cpuTimes{curve{{64, -1}}}, cpuTimes{curve{{64, 1}, {64, 2}}}, "text", nil,
 	} {
 		if err := store.Put(key, invalid); err != nil {
 			t.Fatal(err)

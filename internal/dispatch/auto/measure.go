@@ -18,34 +18,34 @@ var machine = sync.OnceValue(func() string {
 	return fmt.Sprintf("%d, %s/%s, %s, %s", format, runtime.GOOS, runtime.GOARCH, host.CPUName(), cache.Build())
 })
 
-// cpuSpeed returns the speed of the CPU.
-func (c *Chooser) cpuSpeed(u kind) (cpuSpeed, error) {
+// cpuTimes returns the measured times of the CPU.
+func (c *Chooser) cpuTimes(u kind) (cpuTimes, error) {
 	if known, ok := c.cpus[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("cpu, %s, %v, %d threads", machine(), u.types, u.threads)
-	speed, err := recall(c.cache, key, cpuSpeed.valid, func() (cpuSpeed, error) {
+	times, err := recall(c.cache, key, cpuTimes.valid, func() (cpuTimes, error) {
 		return measureCPU(c.Trial(backend.Device{Kind: backend.CPU}, u.types, u.threads))
 	})
 	if err == nil {
-		c.cpus[u] = speed
+		c.cpus[u] = times
 	}
-	return speed, err
+	return times, err
 }
 
-// gpuSpeed returns the speed of the GPU, and the size from which it is faster than a CPU of a given
-// speed.
-func (c *Chooser) gpuSpeed(u kind, id Identity, here cpuSpeed) (gpuEntry, error) {
+// gpuTimes returns the measured times of the GPU, and the size from which it is faster than a CPU
+// with the given times.
+func (c *Chooser) gpuTimes(u kind, id Identity, here cpuTimes) (gpuEntry, error) {
 	if known, ok := c.gpus[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("gpu, %s, %v, %s, %d threads", machine(), u.types, id.Key, runtime.GOMAXPROCS(0))
-	speed, err := recall(c.cache, key, gpuSpeed.valid, func() (gpuSpeed, error) {
+	times, err := recall(c.cache, key, gpuTimes.valid, func() (gpuTimes, error) {
 		return measureGPU(c.Trial(c.GPU, u.types, 0))
 	})
-	s := gpuEntry{gpuSpeed: speed}
+	s := gpuEntry{gpuTimes: times}
 	if err == nil {
-		if n, ok := crossover(here, speed); ok {
+		if n, ok := crossover(here, times); ok {
 			s.crossover = fmt.Sprintf("; for squares of %v the measured crossover is near %d", u.types, n)
 		}
 		c.gpus[u] = s

@@ -24,19 +24,19 @@ type coefficients struct {
 
 // machine holds the coefficients that all kernels share.
 type machine struct {
-	memory float64 // bytes that memory delivers to a copy of a large matrix
-	ramp   float64 // cycles until memory delivers that many
-	cache  float64 // size of the L2 cache in bytes
-	l2     float64 // bytes that the L2 cache delivers to TMA while all SMs load
-	sum    splitSum
-	serial serialParts
+	memoryRate float64 // bytes that memory delivers to a copy of a large matrix
+	ramp       float64 // cycles until memory delivers that many
+	l2Bytes    float64 // size of the L2 cache in bytes
+	l2Rate     float64 // bytes that the L2 cache delivers to TMA while all SMs load
+	sum        splitSum
+	serial     serialParts
 }
 
 // splitSum is the cost of the launch that adds the parts of K.
 type splitSum struct {
 	launch float64 // cycles before it does anything
 	round  float64 // cycles for each group of parts whose loads are in flight together
-	bytes  float64 // bytes of partial sums
+	rate   float64 // bytes of partial sums
 }
 
 // serialParts is the cost of each part of K but the first.
@@ -48,13 +48,13 @@ type serialParts struct {
 
 // naiveCosts are those of the kernel naive.
 type naiveCosts struct {
-	launch     float64 // cycles of an empty launch, with PDL
-	group      float64 // cycles that a thread waits for the loads of an unrolled group of iterations
-	latency    float64 // cycles that a thread waits for the loads of one iteration
-	line       float64 // cycles of a warp for a line of the L1 cache that a load touches
-	convert    float64 // cycles of a warp for each k, for elements of less than 4 bytes
-	wide       float64 // the same, for elements of 8 bytes
-	storeBytes float64 // bytes of C
+	launch    float64 // cycles of an empty launch, with PDL
+	group     float64 // cycles that a thread waits for the loads of an unrolled group of iterations
+	latency   float64 // cycles that a thread waits for the loads of one iteration
+	line      float64 // cycles of a warp for a line of the L1 cache that a load touches
+	convert   float64 // cycles of a warp for each k, for elements of less than 4 bytes
+	wide      float64 // the same, for elements of 8 bytes
+	storeRate float64 // bytes of C
 }
 
 // tiledCosts are those of the kernel tiled.
@@ -82,8 +82,8 @@ type blockedCosts struct {
 	line        float64 // cycles of that pipeline for a line of the L1 cache that a copy touches
 	storeIssue  float64 // cycles to issue the instructions of a store
 	storeWait   float64 // cycles that a warp waits for each of its stores
-	storeBytes  float64 // bytes of C
-	cacheBytes  float64 // bytes that the L2 cache delivers
+	storeRate   float64 // bytes of C
+	l2Rate      float64 // bytes that the L2 cache delivers
 	memory      float64 // factor of memory's rate
 	// shortRun is the number of sectors that memory delivers in vain for one sector of a K-major
 	// operand.
@@ -99,7 +99,7 @@ type skinnyCosts struct {
 	latency      float64 // cycles until a load from memory returns
 	memory       float64 // factor of memory's rate
 	cacheLatency float64 // cycles until a load from the L2 cache returns
-	alone        float64 // bytes that an SM reads from the L2 cache
+	l2Rate       float64 // bytes that an SM reads from the L2 cache
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
 	line         float64 // the same for a line
 	single       float64 // the same for a line that only one lane reads
@@ -131,7 +131,7 @@ type mmaCosts struct {
 	byteRun     float64 // cycles that a warp waits for each of its byteRuns, alone on its scheduler
 	single      float64 // cycles in which an SM executes a warp's copies of single elements
 	singleWait  float64 // cycles that a stage waits for single elements, which nothing hides
-	traffic     float64 // bytes that the L2 cache delivers
+	l2Rate      float64 // bytes that the L2 cache delivers
 	spillStart  float64 // cycles for each spilled register to fill a stage before the first step
 	spillStep   float64 // the same in a step
 
@@ -152,7 +152,7 @@ type wgmmaCosts struct {
 	fill   float64 // cycles until the first stage is there
 	// restart is the number of cycles from the end of a block to the first stage of the next one.
 	restart float64
-	hidden  float64 // part of the shorter of computing and memory that is not hidden
+	exposed float64 // part of the shorter of computing and memory that is not hidden
 
 	// A step along K.
 	rate      float64 // elements of C that the tensor cores multiply by 128 bytes of K
@@ -165,7 +165,7 @@ type wgmmaCosts struct {
 	promote   float64 // cycles in which threads add a promotion to their sums
 	part      float64 // cycles for 64 columns of 8-bit floats' sums that are not hidden
 	partAlone float64 // the same where only one warpgroup multiplies at a time
-	variance  float64 // exponent of the norm that combines the times of a step's parts
+	norm      float64 // exponent of the norm that combines the times of a step's parts
 	scales    float64 // cycles with block scales
 	owners    float64 // cycles with block scales of each column
 
@@ -176,7 +176,7 @@ type wgmmaCosts struct {
 
 	// Loads.
 	alone   float64 // relative increase of the L2 cache's rate for an SM that loads alone
-	hot     float64 // rows of boxes per cycle where all SMs load the same ones
+	hotRate float64 // rows of boxes per cycle where all SMs load the same ones
 	skewed  float64 // factor of a load where rows begin within lines of the L2 cache
 	sectors float64 // factor of a load where rows begin within lines, at whole sectors
 	outside float64 // cycles of TMA for a row of a box outside of the matrix
@@ -190,26 +190,26 @@ type wgmmaCosts struct {
 	missed float64
 
 	// Epilogue.
-	end        float64 // cycles of a tile's epilogue besides its sums
-	subtile    float64 // cycles of a warpgroup for a subtile that TMA stores
-	byWarps    float64 // cycles of a warpgroup for a subtile that warps copy to C
-	shifted    float64 // the same if rows of C may begin in the middle of a word
-	rows       float64 // cycles of a warp out of eight for 32 columns of a row of 4-byte elements
-	narrowRows float64 // cycles of a warp out of eight for 32 columns of a row of smaller elements
-	waits      float64 // elements that threads of swapAB tiles store row by row, with a residual
-	torn       float64 // factor of the bytes of C where rows begin within sectors
-	edge       float64 // bytes that the end of a tile's row takes there besides
-	functions  float64 // activations computed that take the special function unit twice
-	clusterK   float64 // cycles in which blocks of a cluster along K meet to add their sums
-	clusterKs  float64 // sums that such blocks add
-	pair       float64 // cycles of a warp to store a pair of partial sums of each thread
-	partials   float64 // part of the partial sums that memory takes
+	end            float64 // cycles of a tile's epilogue besides its sums
+	subtile        float64 // cycles of a warpgroup for a subtile that TMA stores
+	byWarps        float64 // cycles of a warpgroup for a subtile that warps copy to C
+	shifted        float64 // the same if rows of C may begin in the middle of a word
+	rows           float64 // cycles of a warp out of eight for 32 columns of a row of 4-byte elements
+	narrowRows     float64 // cycles of a warp out of eight for 32 columns of a row of smaller elements
+	residualRate   float64 // elements that threads of swapAB tiles store row by row, with a residual
+	torn           float64 // factor of the bytes of C where rows begin within sectors
+	edge           float64 // bytes that the end of a tile's row takes there besides
+	activationRate float64 // activations computed that take the special function unit twice
+	clusterMeet    float64 // cycles in which blocks of a cluster along K meet to add their sums
+	clusterRate    float64 // sums that such blocks add
+	pair           float64 // cycles of a warp to store a pair of partial sums of each thread
+	partials       float64 // part of the partial sums that memory takes
 
 	// Packing operands.
-	packLaunch     float64 // cycles of a launch that packs, before it does anything
-	copied         float64 // bytes copied
-	transposed     float64 // elements transposed
-	transposeBatch float64 // bytes read and written to transpose the operands of a batch
+	packLaunch    float64 // cycles of a launch that packs, before it does anything
+	copyRate      float64 // bytes copied
+	transposeRate float64 // elements transposed
+	batchRate     float64 // bytes read and written to transpose the operands of a batch
 }
 
 // gpus lists the GPU models, newest architecture first. A device gets the first row whose SM it has

@@ -91,7 +91,7 @@ func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) 
 // part of its rate.
 func (j *job) deliver(n, part float64) float64 {
 	m := &j.costs.machine
-	return m.ramp + j.perSM(n, part*m.memory)
+	return m.ramp + j.perSM(n, part*m.memoryRate)
 }
 
 // Numbers of bytes and elements are floats, as ints of 32 bits do not hold those of large products,
@@ -148,7 +148,7 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 	n := &j.costs.machine.sum
 	second := kernel.SplitKSumConfig(*c).Tile
 	rounds := ints.CeilDiv(parts, second.K*second.Stages)
-	return n.launch + n.round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.bytes)
+	return n.launch + n.round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.rate)
 }
 
 // serialParts returns the cycles in which the blocks of an SM add the sums of serial parts to their

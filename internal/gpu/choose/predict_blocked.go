@@ -19,10 +19,10 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 	w := n.blockWork(j, c, kernel.Tiles(depth, s.K))
 	busy := w.rounds(busiest, held)
 	memory := j.deliver(n.fetched(j, s), n.memory)
-	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.cacheBytes)
+	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.l2Rate)
 	total := overlap(busy, memory, cache)
 	if parts == 1 { // partial sums stay in the L2 cache
-		total += j.perSM(j.resultBytes(), n.storeBytes)
+		total += j.perSM(j.resultBytes(), n.storeRate)
 	}
 	if x.multiply, x.load = total, memory; memory > busy {
 		x.multiply, x.load = busy, total

@@ -157,7 +157,7 @@ func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 	queue := max(b.queue, side*b.warps/schedulers)
 	start := queue*fill + wait + n.spillStart*b.spilled*b.serial()
 	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled + n.byteRun*b.byteRuns/b.queue
-	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
+	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.l2Rate)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
 	store := b.storeTime(queue)
 	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)

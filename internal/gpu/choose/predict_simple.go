@@ -30,7 +30,7 @@ func predictNaive(j *job, c *kernel.Config) prediction {
 		issue += n.convert
 	}
 	w := blockWork{shared: k * issue * warpsOf(c.Tile), wait: wait}
-	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(j.resultBytes(), n.storeBytes)
+	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(j.resultBytes(), n.storeRate)
 	return x
 }
 
@@ -63,5 +63,5 @@ func (x *prediction) oneThreadPerElement(j *job, w *blockWork, s kernel.Tile) fl
 	held := min(threads/(frag.Lanes*ints.CeilDiv(s.M*s.N, frag.Lanes)), blocks)
 	busiest := ints.CeilDiv(x.blocks, j.sms)
 	x.rounds = ints.CeilDiv(busiest, held)
-	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.machine.memory))
+	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.machine.memoryRate))
 }

@@ -69,9 +69,9 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 
 	first := float64(min(busiest, b.held))*b.start(n) + n.latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
-	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
+	cache := max(b.bytes/n.l2Rate, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
 	traffic := j.traffic + b.rereadBytes(j, c.Tile) + n.shortRow*b.shortRows(j)
-	delivery := max(j.perSM(traffic, n.memory*j.costs.machine.memory), float64(busiest)*cache)
+	delivery := max(j.perSM(traffic, n.memory*j.costs.machine.memoryRate), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
 	if busy > delivery {
@@ -91,7 +91,7 @@ func (b *skinnyBlock) rereadBytes(j *job, s kernel.Tile) float64 {
 	}
 	rowsAtOnce := max(b.held*j.sms/kernel.Tiles(j.N, s.N), 1)
 	again := float64(ints.CeilDiv(kernel.Tiles(j.M, s.M), rowsAtOnce) - 1)
-	return again * max(float64(j.B().Bytes())-j.costs.machine.cache, 0)
+	return again * max(float64(j.B().Bytes())-j.costs.machine.l2Bytes, 0)
 }
 
 // shortRows returns the bytes by which the rows of the long operand that blocks read are shorter

@@ -93,8 +93,8 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 	}
 	apart := n.fill + max((rounds-1)*loop+last, reads) + max(stores, writes)
 	exposed := max(apart-max(busy, memory), 0) / rounds
-	x.multiply = busy + exposed + n.hidden*memory
-	x.load = max(memory+exposed+n.hidden*busy, memory+again)
+	x.multiply = busy + exposed + n.exposed*memory
+	x.load = max(memory+exposed+n.exposed*busy, memory+again)
 	return x
 }
 
@@ -137,7 +137,7 @@ func (t *wgmmaTile) loop(active float64) float64 {
 // in the given cycles. It takes longer than the longest of its parts, whose times vary.
 func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
-	step := norm(n.variance, t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
+	step := norm(n.norm, t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
 	if s.SwapAB {
 		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
 	}
@@ -196,7 +196,7 @@ func (t *wgmmaTile) store() float64 {
 	store := n.end
 	switch {
 	case s.ClusterK > 1:
-		store += n.clusterK + float64(s.M*s.N)/n.clusterKs
+		store += n.clusterMeet + float64(s.M*s.N)/n.clusterRate
 	case s.SplitK > 1:
 		const pairs = 4 // columns for which a thread stores a pair of sums
 		store += n.pair * blocks * float64(s.N/pairs) * t.inside()
@@ -211,11 +211,11 @@ func (t *wgmmaTile) store() float64 {
 	default:
 		store += t.storeRows() * blocks * t.inside()
 		if s.SwapAB && t.Epilogue.Residual {
-			store += float64(s.M*s.N) / n.waits
+			store += float64(s.M*s.N) / n.residualRate
 		}
 	}
 	if t.Epilogue.Activation > gemm.ActReLU {
-		store += float64(s.M*s.N) / n.functions * float64(t.N) / float64(t.Columns())
+		store += float64(s.M*s.N) / n.activationRate * float64(t.N) / float64(t.Columns())
 	}
 	return store
 }

@@ -41,7 +41,7 @@ func (t *wgmmaTile) setOperands() {
 // load returns the cycles in which the L2 cache delivers the operands of a step to the given number
 // of SMs. It delivers more to each SM where few SMs load.
 func (t *wgmmaTile) load(active float64) float64 {
-	rate := t.costs.machine.l2 * t.clock * (1 + t.n.alone*(1-active/t.sms))
+	rate := t.costs.machine.l2Rate * t.clock * (1 + t.n.alone*(1-active/t.sms))
 	lines, outside := 0.0, 0.0
 	for i := range t.operands {
 		o := &t.operands[i]
@@ -60,7 +60,7 @@ func (t *wgmmaTile) hot(active float64) float64 {
 			rows += float64(min(o.boxes, max(o.side, sm90.WarpgroupRows)))
 		}
 	}
-	return t.terms * active * rows / t.n.hot
+	return t.terms * active * rows / t.n.hotRate
 }
 
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
@@ -125,14 +125,14 @@ func (t *wgmmaTile) tail() float64 {
 // as the L2 cache does not keep them, and takes C or the partial sums.
 func (t *wgmmaTile) memory() (reads, again, writes float64) {
 	m := &t.costs.machine
-	cycles := func(bytes float64) float64 { return t.perSM(bytes, m.memory*t.n.memory*t.clock) }
+	cycles := func(bytes float64) float64 { return t.perSM(bytes, m.memoryRate*t.n.memory*t.clock) }
 	packed := 0.0
 	for o := range gemm.C {
 		if t.x.packed[o] {
 			packed += t.loadedBytes(o)
 		}
 	}
-	once, repeated := -packed*max(1-packed/m.cache, 0), 0.0 // the L2 cache keeps packed operands
+	once, repeated := -packed*max(1-packed/m.l2Bytes, 0), 0.0 // the L2 cache keeps packed operands
 	for i := range t.operands {
 		o := &t.operands[i]
 		bytes, matrices := t.loadedBytes(o.name), 1
@@ -145,7 +145,7 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 		rows := float64(min(o.boxes, o.side)) / float64(o.shared)
 		loaded := float64(t.rounds) * t.active * t.steps * t.terms * frag.SwizzleBytes * rows
 		once += bytes
-		repeated += max(1-m.cache*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
+		repeated += max(1-m.l2Bytes*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
 	}
 	return m.ramp + cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
 }
@@ -214,17 +214,17 @@ func (t *wgmmaTile) packOperand(o gemm.Operand, l packLaunch) float64 {
 	}
 	source, target := volume(from.Rows, from.Type.Bytes(from.Cols)), volume(to.Rows, to.Type.Bytes(to.LD))
 	if l.transposes && t.Batch.Kind != gemm.Single {
-		return t.perSM(matrices*(source+target), t.n.transposeBatch)
+		return t.perSM(matrices*(source+target), t.n.batchRate)
 	}
-	memory := t.perSM(matrices*(source+target), t.costs.machine.memory*t.n.memory)
+	memory := t.perSM(matrices*(source+target), t.costs.machine.memoryRate*t.n.memory)
 	switch {
 	case l.transposes:
 		whole := volume(ints.RoundUp(from.Rows, kernel.PackSide), ints.RoundUp(from.Cols, kernel.PackSide))
-		return memory + t.perSM(matrices*whole, t.n.transposed)
+		return memory + t.perSM(matrices*whole, t.n.transposeRate)
 	case from.Type != to.Type: // an operand split
-		return memory + t.perSM(matrices*target, t.n.copied)
+		return memory + t.perSM(matrices*target, t.n.copyRate)
 	}
 	const warp = frag.Lanes * kernel.PackWords * kernel.WordBytes // bytes of a row that a warp copies
 	whole := volume(from.Rows, ints.RoundUp(from.Type.Bytes(from.Cols), warp))
-	return memory + t.perSM(matrices*whole, t.n.copied)
+	return memory + t.perSM(matrices*whole, t.n.copyRate)
 }

@@ -53,20 +53,20 @@ func (c curve) at(n, below, above float64) float64 {
 	return c[last].Seconds * math.Pow(n/float64(c[last].N), above)
 }
 
-// cpuSpeed is the speed of the CPU, as a function of the number of operations.
-type cpuSpeed struct {
+// cpuTimes predicts the time of a product on the CPU from its number of operations.
+type cpuTimes struct {
 	Squares curve `json:"squares"`
 }
 
-func (p cpuSpeed) valid() bool { return p.Squares.valid() }
+func (p cpuTimes) valid() bool { return p.Squares.valid() }
 
-func (p cpuSpeed) seconds(flops float64) float64 {
+func (p cpuTimes) seconds(flops float64) float64 {
 	return p.Squares.at(math.Cbrt(flops/2), 3, 3)
 }
 
 // measureCPU measures square products of doubling size.
-func measureCPU(try Trial) (cpuSpeed, error) {
-	var p cpuSpeed
+func measureCPU(try Trial) (cpuTimes, error) {
+	var p cpuTimes
 	var spent time.Duration
 	for n := smallest; n <= largest; n *= 2 {
 		if last := len(p.Squares) - 1; last >= 0 {
@@ -77,7 +77,7 @@ func measureCPU(try Trial) (cpuSpeed, error) {
 		}
 		took, total, err := best(try, n, cpuBudget/10)
 		if err != nil {
-			return cpuSpeed{}, err
+			return cpuTimes{}, err
 		}
 		spent += total
 		p.Squares = append(p.Squares, point{n, took.Seconds()})
@@ -105,21 +105,21 @@ func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration,
 	return max(shortest, 1), total + counted, nil
 }
 
-// gpuSpeed is the speed of a GPU for matrices in host memory. The time of a product is the sum of a
+// gpuTimes predicts the time of a product of matrices in host memory on a GPU. It is the sum of a
 // fixed time, the time to copy its bytes, and the time of its operations.
-type gpuSpeed struct {
+type gpuTimes struct {
 	Fixed   float64 `json:"fixed_seconds"`
 	Bytes   curve   `json:"bytes"`
 	PerFlop float64 `json:"seconds_per_flop"`
 }
 
 // measureGPU measures a tiny product and two square ones. Each may need to compile a kernel.
-func measureGPU(try Trial) (gpuSpeed, error) {
+func measureGPU(try Trial) (gpuTimes, error) {
 	took := map[int]float64{}
 	for _, n := range []int{smallest, middle, largest} {
 		d, _, err := best(try, n, gpuBudget/3)
 		if err != nil {
-			return gpuSpeed{}, err
+			return gpuTimes{}, err
 		}
 		took[n] = d.Seconds()
 		if n == middle && seconds(64*took[n]) > 10*gpuBudget {
@@ -127,7 +127,7 @@ func measureGPU(try Trial) (gpuSpeed, error) {
 			break
 		}
 	}
-	s := gpuSpeed{Fixed: took[smallest]}
+	s := gpuTimes{Fixed: took[smallest]}
 	// From the middle to the largest size the bytes grow 16-fold and the operations 64-fold.
 	const flops = 2.0 * middle * middle * middle
 	one, two := took[middle]-s.Fixed, took[largest]-s.Fixed
@@ -137,12 +137,12 @@ func measureGPU(try Trial) (gpuSpeed, error) {
 	return s, nil
 }
 
-func (s gpuSpeed) valid() bool {
+func (s gpuTimes) valid() bool {
 	return s.Fixed > 0 && !math.IsInf(s.Fixed, 0) && s.Bytes.valid() && s.PerFlop >= 0 && !math.IsInf(s.PerFlop, 0)
 }
 
 // seconds returns the time of a product whose matrices have as many bytes as square ones of size n.
-func (s gpuSpeed) seconds(n, flops float64) float64 {
+func (s gpuTimes) seconds(n, flops float64) float64 {
 	return s.Fixed + s.Bytes.at(n, 2, 2) + s.PerFlop*flops
 }
 
@@ -170,7 +170,7 @@ func traffic(p *gemm.Problem) float64 {
 
 // crossover returns the size from which square products are faster on a GPU, to a percent. ok is
 // false if there is none up to sizes that exceed any memory.
-func crossover(here cpuSpeed, there gpuSpeed) (n int, ok bool) {
+func crossover(here cpuTimes, there gpuTimes) (n int, ok bool) {
 	faster := func(n float64) bool { return there.seconds(n, 2*n*n*n) < here.seconds(2*n*n*n) }
 	const most = 1 << 20
 	low, high := 1.0, float64(most)
