@@ -5,139 +5,80 @@ import "slices"
 // tensorSuite is for 16-bit types, which language models use.
 var tensorSuite = slices.Concat(float32Suite, decoder())
 
-var float32Suite = []Sample{
-	{Shape: Cube(64), Why: "square"},
-	{Shape: Cube(128), Why: "square"},
-	{Shape: Cube(256), Why: "square"},
-	{Shape: Cube(512), Why: "square"},
-	{Shape: Cube(1024), Why: "square"},
-	{Shape: Cube(2048), Why: "square"},
-	{Shape: Cube(4096), Why: "square"},
-	{Shape: Cube(8192), Why: "square"},
-	{Shape: Cube(16384), Why: "square"},
+var float32Suite = slices.Concat(
+	cubes("square", 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384),
+	beside(127, 257, 511, 1023, 1025, 2047, 2049, 4095, 4097),
+	shapes("around", Shape{4095, 4097, 4099}),
+	beside(8191),
+	cubes("prime", 251, 509, 1009, 2003, 4001),
+	shapes("primes", Shape{1009, 2003, 4001}),
+	cubes("round", 1000, 3000),
+	shapes("skinny M", Shape{1, 4096, 4096}, Shape{16, 4096, 4096}, Shape{64, 4096, 4096}),
+	shapes("skinny N", Shape{4096, 1, 4096}, Shape{4096, 16, 4096}, Shape{4096, 64, 4096}),
+	shapes("skinny K", Shape{4096, 4096, 16}, Shape{4096, 4096, 64}, Shape{4096, 4096, 128}),
+	shapes("decode up", Shape{8, 14336, 4096}),
+	shapes("decode down", Shape{32, 4096, 14336}),
+	shapes("prefill down", Shape{128, 4096, 14336}),
+	shapes("prefill qkv", Shape{512, 6144, 4096}),
+	shapes("prefill out", Shape{2048, 4096, 4096}),
+	shapes("prefill up", Shape{2048, 14336, 4096}),
+	shapes("logits", Shape{16, 32000, 4096}),
+	shapes("long K", Shape{256, 256, 65536}, Shape{64, 64, 65536}, Shape{512, 512, 16384},
+		Shape{1024, 1024, 65536}),
+)
 
-	{Shape: Cube(127), Why: "minus one"},
-	{Shape: Cube(257), Why: "plus one"},
-	{Shape: Cube(511), Why: "minus one"},
-	{Shape: Cube(1023), Why: "minus one"},
-	{Shape: Cube(1025), Why: "plus one"},
-	{Shape: Cube(2047), Why: "minus one"},
-	{Shape: Cube(2049), Why: "plus one"},
-	{Shape: Cube(4095), Why: "minus one"},
-	{Shape: Cube(4097), Why: "plus one"},
-	{Shape: Shape{4095, 4097, 4099}, Why: "around"},
-	{Shape: Cube(8191), Why: "minus one"},
+var cpuSuite = slices.Concat(
+	cubes("square", 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
+	beside(15, 17, 31, 33, 63, 65, 127, 129, 255, 257, 511, 513, 1023, 1025, 2047, 2049),
+	cubes("prime", 7, 13, 61, 251, 509, 1009, 2003),
+	shapes("primes", Shape{509, 1009, 251}),
+	cubes("round", 20, 48, 100, 200, 1000),
+	shapes("skinny M", Shape{1, 4096, 4096}, Shape{2, 4096, 4096}, Shape{4, 4096, 4096}, Shape{8, 4096, 4096},
+		Shape{16, 4096, 4096}, Shape{64, 4096, 4096}),
+	shapes("skinny N", Shape{4096, 1, 4096}, Shape{4096, 2, 4096}, Shape{4096, 4, 4096}, Shape{4096, 8, 4096},
+		Shape{4096, 16, 4096}, Shape{4096, 64, 4096}),
+	shapes("skinny K", Shape{4096, 4096, 1}, Shape{4096, 4096, 2}, Shape{4096, 4096, 4}, Shape{4096, 4096, 8},
+		Shape{4096, 4096, 16}, Shape{4096, 4096, 64}),
+	shapes("long K", Shape{64, 64, 4096}, Shape{16, 16, 16384}),
+	shapes("small network", Shape{1, 768, 3072}),
+	shapes("odd", Shape{7, 513, 1025}),
+	shapes("encoder out", Shape{128, 768, 768}),
+	shapes("encoder up", Shape{128, 3072, 768}),
+	shapes("encoder down", Shape{128, 768, 3072}),
+	shapes("attention scores", Shape{384, 384, 64}),
+	shapes("attention values", Shape{384, 64, 384}),
+	shapes("decode up", Shape{1, 14336, 4096}),
+	shapes("decode down", Shape{1, 4096, 14336}),
+	shapes("decode qkv", Shape{4, 6144, 4096}),
+	shapes("logits", Shape{16, 32000, 4096}),
+	shapes("prefill out", Shape{512, 4096, 4096}),
+)
 
-	{Shape: Cube(251), Why: "prime"},
-	{Shape: Cube(509), Why: "prime"},
-	{Shape: Cube(1009), Why: "prime"},
-	{Shape: Cube(2003), Why: "prime"},
-	{Shape: Cube(4001), Why: "prime"},
-	{Shape: Shape{1009, 2003, 4001}, Why: "primes"},
-	{Shape: Cube(1000), Why: "round"},
-	{Shape: Cube(3000), Why: "round"},
-
-	{Shape: Shape{1, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{16, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{64, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{4096, 1, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 16, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 64, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 4096, 16}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 64}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 128}, Why: "skinny K"},
-
-	{Shape: Shape{8, 14336, 4096}, Why: "decode up"},
-	{Shape: Shape{32, 4096, 14336}, Why: "decode down"},
-	{Shape: Shape{128, 4096, 14336}, Why: "prefill down"},
-	{Shape: Shape{512, 6144, 4096}, Why: "prefill qkv"},
-	{Shape: Shape{2048, 4096, 4096}, Why: "prefill out"},
-	{Shape: Shape{2048, 14336, 4096}, Why: "prefill up"},
-	{Shape: Shape{16, 32000, 4096}, Why: "logits"},
-
-	{Shape: Shape{256, 256, 65536}, Why: "long K"},
-	{Shape: Shape{64, 64, 65536}, Why: "long K"},
-	{Shape: Shape{512, 512, 16384}, Why: "long K"},
-	{Shape: Shape{1024, 1024, 65536}, Why: "long K"},
+// cubes returns samples of the given sizes.
+func cubes(why string, sizes ...int) (all []Sample) {
+	for _, n := range sizes {
+		all = append(all, Sample{Shape: Cube(n), Why: why})
+	}
+	return all
 }
 
-var cpuSuite = []Sample{
-	{Shape: Cube(8), Why: "square"},
-	{Shape: Cube(16), Why: "square"},
-	{Shape: Cube(32), Why: "square"},
-	{Shape: Cube(64), Why: "square"},
-	{Shape: Cube(128), Why: "square"},
-	{Shape: Cube(256), Why: "square"},
-	{Shape: Cube(512), Why: "square"},
-	{Shape: Cube(1024), Why: "square"},
-	{Shape: Cube(2048), Why: "square"},
-	{Shape: Cube(4096), Why: "square"},
+// beside returns samples of sizes beside powers of two.
+func beside(sizes ...int) (all []Sample) {
+	for _, n := range sizes {
+		why := "plus one"
+		if n&(n+1) == 0 {
+			why = "minus one"
+		}
+		all = append(all, cubes(why, n)...)
+	}
+	return all
+}
 
-	{Shape: Cube(15), Why: "minus one"},
-	{Shape: Cube(17), Why: "plus one"},
-	{Shape: Cube(31), Why: "minus one"},
-	{Shape: Cube(33), Why: "plus one"},
-	{Shape: Cube(63), Why: "minus one"},
-	{Shape: Cube(65), Why: "plus one"},
-	{Shape: Cube(127), Why: "minus one"},
-	{Shape: Cube(129), Why: "plus one"},
-	{Shape: Cube(255), Why: "minus one"},
-	{Shape: Cube(257), Why: "plus one"},
-	{Shape: Cube(511), Why: "minus one"},
-	{Shape: Cube(513), Why: "plus one"},
-	{Shape: Cube(1023), Why: "minus one"},
-	{Shape: Cube(1025), Why: "plus one"},
-	{Shape: Cube(2047), Why: "minus one"},
-	{Shape: Cube(2049), Why: "plus one"},
-
-	{Shape: Cube(7), Why: "prime"},
-	{Shape: Cube(13), Why: "prime"},
-	{Shape: Cube(61), Why: "prime"},
-	{Shape: Cube(251), Why: "prime"},
-	{Shape: Cube(509), Why: "prime"},
-	{Shape: Cube(1009), Why: "prime"},
-	{Shape: Cube(2003), Why: "prime"},
-	{Shape: Shape{509, 1009, 251}, Why: "primes"},
-
-	{Shape: Cube(20), Why: "round"},
-	{Shape: Cube(48), Why: "round"},
-	{Shape: Cube(100), Why: "round"},
-	{Shape: Cube(200), Why: "round"},
-	{Shape: Cube(1000), Why: "round"},
-
-	{Shape: Shape{1, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{2, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{4, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{8, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{16, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{64, 4096, 4096}, Why: "skinny M"},
-	{Shape: Shape{4096, 1, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 2, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 4, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 8, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 16, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 64, 4096}, Why: "skinny N"},
-	{Shape: Shape{4096, 4096, 1}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 2}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 4}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 8}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 16}, Why: "skinny K"},
-	{Shape: Shape{4096, 4096, 64}, Why: "skinny K"},
-
-	{Shape: Shape{64, 64, 4096}, Why: "long K"},
-	{Shape: Shape{16, 16, 16384}, Why: "long K"},
-	{Shape: Shape{1, 768, 3072}, Why: "small network"},
-	{Shape: Shape{7, 513, 1025}, Why: "odd"},
-	{Shape: Shape{128, 768, 768}, Why: "encoder out"},
-	{Shape: Shape{128, 3072, 768}, Why: "encoder up"},
-	{Shape: Shape{128, 768, 3072}, Why: "encoder down"},
-	{Shape: Shape{384, 384, 64}, Why: "attention scores"},
-	{Shape: Shape{384, 64, 384}, Why: "attention values"},
-	{Shape: Shape{1, 14336, 4096}, Why: "decode up"},
-	{Shape: Shape{1, 4096, 14336}, Why: "decode down"},
-	{Shape: Shape{4, 6144, 4096}, Why: "decode qkv"},
-	{Shape: Shape{16, 32000, 4096}, Why: "logits"},
-	{Shape: Shape{512, 4096, 4096}, Why: "prefill out"},
+func shapes(why string, shapes ...Shape) (all []Sample) {
+	for _, s := range shapes {
+		all = append(all, Sample{Shape: s, Why: why})
+	}
+	return all
 }
 
 // decoder returns the products of transformer decoder layers in common sizes, with hidden size
