@@ -347,8 +347,7 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {
-				missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
-				if missing && (f.peers == "all" || f.optional) {
+				if f.mayLack(err) {
 					fmt.Fprintf(stderr, "peer %v\n", err)
 					continue
 				}

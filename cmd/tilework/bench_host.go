@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -143,7 +142,6 @@ func (f *benchFlags) libraries(peerNames []string, stderr io.Writer, groups ...i
 			return nil, unknownPeer(name, groups...)
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
-		missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
 		switch {
 		case err == nil:
 			fmt.Fprintf(stderr, "peer %v\n", p)
@@ -151,7 +149,7 @@ func (f *benchFlags) libraries(peerNames []string, stderr io.Writer, groups ...i
 				fmt.Fprintf(stderr, "  note: %s\n", caveat)
 			}
 			subjects = append(subjects, p)
-		case missing && (f.peers == "all" || f.optional):
+		case f.mayLack(err):
 			fmt.Fprintf(stderr, "peer %s is not installed\n", name)
 		default:
 			return nil, fmt.Errorf("--peers: %w", err)

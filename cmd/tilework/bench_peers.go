@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"tilework/internal/gemm"
 	"tilework/internal/names"
 	"tilework/internal/peers"
+	"tilework/internal/peers/pytorch"
 )
 
 // peer is a name in --peers.
@@ -122,4 +125,12 @@ func peerHelp() string {
 		b.WriteString(definitions(15, rows) + "\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
+}
+
+// mayLack reports whether a peer whose opening failed with err is left out: one that is not
+// installed, or does not support this machine, if --peers does not name it.
+func (f *benchFlags) mayLack(err error) bool {
+	missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, pytorch.ErrNotFound) ||
+		errors.Is(err, gemm.ErrUnsupported)
+	return missing && (f.peers == "all" || f.optional)
 }

@@ -16,8 +16,6 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
-	"tilework/internal/peers"
-	"tilework/internal/peers/pytorch"
 	"tilework/internal/resident"
 	"tilework/internal/split"
 )
@@ -158,9 +156,7 @@ func (f *benchFlags) residentPeers(ctx context.Context, gpus []backend.Device, g
 			p, err = f.openTorch(ctx, name, gpus, paths[torchPeer])
 		}
 		if err != nil {
-			missing := errors.Is(err, pytorch.ErrNotFound) || errors.Is(err, peers.ErrNotFound) ||
-				errors.Is(err, gemm.ErrUnsupported)
-			if missing && (f.peers == "all" || f.optional) {
+			if f.mayLack(err) {
 				fmt.Fprintf(stderr, "peer %s: %v\n", name, err)
 				continue
 			}

@@ -266,8 +266,7 @@ func (f *benchFlags) transferPeers(at backend.Device, g *benchGPU, stderr io.Wri
 		}
 		xt, err := peers.OpenCuBLASXt(g.backend.Device, others, paths[xtPeer])
 		if err != nil {
-			missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
-			if missing && (f.peers == "all" || f.optional) {
+			if f.mayLack(err) {
 				fmt.Fprintf(stderr, "peer %v\n", err)
 				continue
 			}
