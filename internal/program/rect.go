@@ -1,6 +1,10 @@
 package program
 
-import "fmt"
+import (
+	"fmt"
+
+	"tilework/internal/ints"
+)
 
 // Span is a range of rows, columns or terms, without To.
 type Span struct{ From, To int }
@@ -21,7 +25,7 @@ func (s Span) And(o Span) Span { return Span{max(s.From, o.From), min(s.To, o.To
 func (s Span) Plus(n int) Span { return Span{s.From + n, s.To + n} }
 
 // Blocks returns the range of the blocks of n rows or columns that have some of s.
-func (s Span) Blocks(n int) Span { return Span{s.From / n, (s.To + n - 1) / n} }
+func (s Span) Blocks(n int) Span { return Span{s.From / n, ints.CeilDiv(s.To, n)} }
 
 // Cut cuts the range into ranges of each elements. The last one may be shorter.
 func (s Span) Cut(each int) (all []Span) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -352,20 +353,18 @@ func (p *Product) computing(c program.Rect) float64 {
 	if p.SecondsOf == nil {
 		return p.Seconds * float64(p.rounds(c)) / float64(p.rounds(p.whole()))
 	}
-	return p.SecondsOf(ceilDiv(c.Rows.Len(), p.UnitM), ceilDiv(c.Cols.Len(), p.UnitN))
+	return p.SecondsOf(ints.CeilDiv(c.Rows.Len(), p.UnitM), ints.CeilDiv(c.Cols.Len(), p.UnitN))
 }
 
 // rounds returns the number of rounds in which a member computes the tiles of a part of C. A round
 // of fewer tiles than a member computes at once takes as long: float32 2048³ in 128 tiles took 329
 // µs on an H200 with 132 SMs, and so did 64 of its tiles.
-func (p *Product) rounds(c program.Rect) int { return max(ceilDiv(p.tiles(c), p.AtOnce), 1) }
+func (p *Product) rounds(c program.Rect) int { return max(ints.CeilDiv(p.tiles(c), p.AtOnce), 1) }
 
 // tiles returns the number of tiles of a part of C.
 func (p *Product) tiles(c program.Rect) int {
-	return ceilDiv(c.Rows.Len(), p.UnitM) * ceilDiv(c.Cols.Len(), p.UnitN)
+	return ints.CeilDiv(c.Rows.Len(), p.UnitM) * ints.CeilDiv(c.Cols.Len(), p.UnitN)
 }
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // local returns the time of the copies within a member.
 func (p *Product) local(all []Copy) (seconds float64) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -288,7 +289,7 @@ func (p *Product) panels(c program.Rect, member int, streamed func(gemm.Operand)
 	rounds int) (all []program.Rect) {
 	rows := func(s program.Span) program.Rect { return s.By(c.Cols) }
 	cols := func(s program.Span) program.Rect { return c.Rows.By(s) }
-	tileRows, tileCols := ceilDiv(c.Rows.Len(), p.UnitM), ceilDiv(c.Cols.Len(), p.UnitN)
+	tileRows, tileCols := ints.CeilDiv(c.Rows.Len(), p.UnitM), ints.CeilDiv(c.Cols.Len(), p.UnitN)
 	var cuts []program.Span
 	of := cols
 	switch {

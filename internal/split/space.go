@@ -2,6 +2,7 @@ package split
 
 import (
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -26,7 +27,7 @@ func (p *Product) space(s *Share) (x space) {
 	}
 	take := func(n int) (at int) {
 		at = x.bytes
-		x.bytes += ceilDiv(n, spaceAlign) * spaceAlign
+		x.bytes += ints.RoundUp(n, spaceAlign)
 		return at
 	}
 	for o, r := range s.Held {

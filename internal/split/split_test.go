@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -249,8 +250,8 @@ func TestGatherFirst(t *testing.T) {
 			most = max(most, p.Places[gemm.C].Matrix.Part(i).Rows.Len())
 		}
 		rounds := func(rows int) float64 {
-			tiles := ceilDiv(rows, p.UnitM) * ceilDiv(n, p.UnitN)
-			return float64(ceilDiv(tiles, p.AtOnce))
+			tiles := ints.CeilDiv(rows, p.UnitM) * ints.CeilDiv(n, p.UnitN)
+			return float64(ints.CeilDiv(tiles, p.AtOnce))
 		}
 		b := float64(2 * n * n)
 		gather := orderSeconds + b/p.Rate + localSeconds + b/localRate // of at most all of B

@@ -11,6 +11,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/ints"
 	"tilework/internal/split"
 )
 
@@ -92,7 +93,7 @@ func (x hostJob) describe() Description {
 func (x hostJob) cuts() (grain, rows, cols int) {
 	const unit = 64
 	if x.Order() == "" {
-		all := (max(x.Problem.M, x.Problem.N, 1) + split.Align - 1) / split.Align * split.Align
+		all := ints.RoundUp(max(x.Problem.M, x.Problem.N, 1), split.Align)
 		return all, all, all
 	}
 	return 1, unit, unit

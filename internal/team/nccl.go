@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/ints"
 	"tilework/internal/nccl"
 )
 
@@ -89,7 +90,7 @@ func (t *ncclTransport) exchange(ctx context.Context, sends, receives []transfer
 }
 
 // staged returns the size of a part in the staging memory.
-func staged(p part) int { return (p.bytes() + stagingAlign - 1) / stagingAlign * stagingAlign }
+func staged(p part) int { return ints.RoundUp(p.bytes(), stagingAlign) }
 
 // move calls f for the parts that are staged.
 func (t *ncclTransport) move(places []part, all []transfer, f func(staged, own part) error) error {

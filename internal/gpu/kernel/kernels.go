@@ -310,12 +310,6 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 // empty product is planned like one of a single tile.
 func Tiles(side, length int) int { return max(ints.CeilDiv(side, length), 1) }
 
-// CeilDiv is [ints.CeilDiv].
-func CeilDiv(a, b int) int { return ints.CeilDiv(a, b) }
-
-// RoundUp is [ints.RoundUp].
-func RoundUp(n, unit int) int { return ints.RoundUp(n, unit) }
-
 // Align holds, for each operand, a power of two that divides its address; 0 means unknown.
 type Align [gemm.Operands]int
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -211,7 +211,7 @@ func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least program
 func (pl *Plan) rough(o order, b blocking, r rates) float64 {
 	p := pl.host
 	rows, cols := min(b.rows, pl.rows.Len()), min(b.cols, pl.cols.Len())
-	blocks := float64(kernel.CeilDiv(pl.rows.Len(), rows)) * float64(kernel.CeilDiv(pl.cols.Len(), cols))
+	blocks := float64(ints.CeilDiv(pl.rows.Len(), rows)) * float64(ints.CeilDiv(pl.cols.Len(), cols))
 	parts := pl.block(rows, cols)
 	bandA, bandB := pl.bytes(gemm.A, parts[gemm.A])/r.in, pl.bytes(gemm.B, parts[gemm.B])/r.in
 	copied, replaced := blocks*bandB/float64(b.held[gemm.A]), b.held[gemm.B]
@@ -219,7 +219,7 @@ func (pl *Plan) rough(o order, b blocking, r rates) float64 {
 		copied, replaced = other, b.held[gemm.A]
 	}
 	shape := pl.Config.Tile
-	tiles := float64(kernel.CeilDiv(rows, shape.M)) * float64(kernel.CeilDiv(cols, shape.N))
+	tiles := float64(ints.CeilDiv(rows, shape.M)) * float64(ints.CeilDiv(cols, shape.N))
 	waves := r.waves(tiles)
 	if len(o.slices) > 1 { // each slice is a launch, and waits for the one before it
 		waves = math.Ceil(waves) + drain
@@ -255,11 +255,11 @@ func (pl *Plan) steps(o order, rows, cols int) int {
 // halves returns n rounded up to units and its halves, down to grain. Halves below a unit are
 // multiples of grain.
 func halves(n, unit, grain int) (all []int) {
-	for ; n > unit; n = kernel.CeilDiv(n, 2) {
-		all = append(all, kernel.RoundUp(n, unit))
+	for ; n > unit; n = ints.CeilDiv(n, 2) {
+		all = append(all, ints.RoundUp(n, unit))
 	}
-	for ; n > grain; n = kernel.CeilDiv(n, 2) {
-		all = append(all, kernel.RoundUp(n, grain))
+	for ; n > grain; n = ints.CeilDiv(n, 2) {
+		all = append(all, ints.RoundUp(n, grain))
 	}
 	return slices.Compact(append(all, grain))
 }

@@ -9,6 +9,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/model"
 	"tilework/internal/phrase"
 	"tilework/internal/program"
@@ -132,7 +133,7 @@ func (pl *Plan) predict(s *schedule, r rates) program.Prediction {
 // fill it.
 func (pl *Plan) computing(s *schedule, i int, r rates) float64 {
 	st, shape := &s.steps[i], pl.Config.Tile
-	tiles := float64(kernel.CeilDiv(st.rows.Len(), shape.M)) * float64(kernel.CeilDiv(st.cols.Len(), shape.N))
+	tiles := float64(ints.CeilDiv(st.rows.Len(), shape.M)) * float64(ints.CeilDiv(st.cols.Len(), shape.N))
 	waves := r.waves(tiles)
 	if i+1 == len(s.steps) || s.steps[i+1].concurrent == st.concurrent {
 		waves = math.Ceil(waves) + drain
@@ -218,7 +219,7 @@ func (pl *Plan) orders(r rates) (all []order) {
 		}
 		const parts = 16 // the head is n parts of the side
 		for n := parts / 4; n <= parts; n++ {
-			head := min(kernel.RoundUp(kernel.CeilDiv(side*n, parts), unit), side)
+			head := min(ints.RoundUp(ints.CeilDiv(side*n, parts), unit), side)
 			for first := 256; first <= 2048; first *= 2 {
 				if s := pl.slicing(r, head, o.byRows, first); len(s) > 1 {
 					all = append(all, order{s, head, o.byRows})
@@ -261,7 +262,7 @@ func (pl *Plan) panels(o order, n int) (panels []program.Span) {
 		side, unit = pl.host.N, cols
 	}
 	rest := program.First(side)
-	each := kernel.RoundUp(kernel.CeilDiv(side, max(n, -n)), unit)
+	each := ints.RoundUp(ints.CeilDiv(side, max(n, -n)), unit)
 	if o.head < side {
 		panels, rest = program.First(o.head).Cut(each), program.Range(o.head, side)
 	}
@@ -269,7 +270,7 @@ func (pl *Plan) panels(o order, n int) (panels []program.Span) {
 		return append(panels, rest.Cut(each)...)
 	}
 	for rest.Len() > each {
-		half := kernel.RoundUp(kernel.CeilDiv(rest.Len(), 2), unit)
+		half := ints.RoundUp(ints.CeilDiv(rest.Len(), 2), unit)
 		panels = append(panels, program.Range(rest.From, rest.From+half))
 		rest.From += half
 	}

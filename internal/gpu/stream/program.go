@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -307,7 +307,7 @@ func (pl *Plan) piecesOf(o gemm.Operand, p program.Rect, n int) (all []program.R
 		rows = &p.Cols
 	}
 	whole := *rows
-	each := kernel.CeilDiv(whole.Len(), n)
+	each := ints.CeilDiv(whole.Len(), n)
 	for i := range n {
 		*rows = program.Range(min(whole.From+i*each, whole.To), min(whole.From+(i+1)*each, whole.To))
 		all = append(all, p)

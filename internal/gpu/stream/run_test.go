@@ -19,6 +19,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -52,8 +53,8 @@ func randomOrder(rng *rand.Rand, pl *Plan) order {
 		o.head = p.N
 	}
 	if sliceable(p) && p.K > 1 {
-		o.slices = program.First(p.K).Cut(kernel.MaxVectorBytes * (1 + rng.IntN(kernel.CeilDiv(p.K, kernel.MaxVectorBytes))))
-		o.head = min(kernel.MaxVectorBytes*(1+rng.IntN(kernel.CeilDiv(o.head, kernel.MaxVectorBytes))), o.head)
+		o.slices = program.First(p.K).Cut(kernel.MaxVectorBytes * (1 + rng.IntN(ints.CeilDiv(p.K, kernel.MaxVectorBytes))))
+		o.head = min(kernel.MaxVectorBytes*(1+rng.IntN(ints.CeilDiv(o.head, kernel.MaxVectorBytes))), o.head)
 	}
 	return o
 }
@@ -324,11 +325,11 @@ func TestOverlapLaunchFails(t *testing.T) {
 // keys are names of the kinds of schedules.
 var schedules = map[string]func(pl *Plan, slices []program.Span) *schedule{
 	"panels": func(pl *Plan, slices []program.Span) *schedule {
-		return pl.overlapped(order{slices, pl.host.M, true}, program.First(pl.host.M).Cut(kernel.CeilDiv(pl.host.M, 5)))
+		return pl.overlapped(order{slices, pl.host.M, true}, program.First(pl.host.M).Cut(ints.CeilDiv(pl.host.M, 5)))
 	},
 	"head": func(pl *Plan, slices []program.Span) *schedule {
-		o := order{slices, kernel.CeilDiv(pl.host.N, 3), false}
-		return pl.overlapped(o, append(program.First(o.head).Cut(kernel.CeilDiv(o.head, 2)),
+		o := order{slices, ints.CeilDiv(pl.host.N, 3), false}
+		return pl.overlapped(o, append(program.First(o.head).Cut(ints.CeilDiv(o.head, 2)),
 			program.Range(o.head, pl.host.N)))
 	},
 	"blocks": func(pl *Plan, slices []program.Span) *schedule {

@@ -8,6 +8,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -130,10 +131,10 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 		p.Beta = p.Alpha
 	}
 	if sideA, sideB := pl.host.ScaleSides(); sideA > 0 {
-		p.Layouts[gemm.ScaleA] = scalesOf(p.Layouts[gemm.ScaleA], kernel.CeilDiv(p.M, sideA),
-			kernel.CeilDiv(p.K, gemm.ScaleBlock))
-		p.Layouts[gemm.ScaleB] = scalesOf(p.Layouts[gemm.ScaleB], kernel.CeilDiv(p.K, gemm.ScaleBlock),
-			kernel.CeilDiv(p.N, sideB))
+		p.Layouts[gemm.ScaleA] = scalesOf(p.Layouts[gemm.ScaleA], ints.CeilDiv(p.M, sideA),
+			ints.CeilDiv(p.K, gemm.ScaleBlock))
+		p.Layouts[gemm.ScaleB] = scalesOf(p.Layouts[gemm.ScaleB], ints.CeilDiv(p.K, gemm.ScaleBlock),
+			ints.CeilDiv(p.N, sideB))
 	}
 	return p
 }

@@ -3,7 +3,7 @@ package stream
 import (
 	"fmt"
 
-	"tilework/internal/gpu/kernel"
+	"tilework/internal/ints"
 	"tilework/internal/program"
 )
 
@@ -27,7 +27,7 @@ func (pl *Plan) Cut(fraction float64) int {
 	if !pl.dividesRows() {
 		n, unit = pl.host.N, cols
 	}
-	return min(kernel.RoundUp(max(int(fraction*float64(n)+0.5), 1), unit), n)
+	return min(ints.RoundUp(max(int(fraction*float64(n)+0.5), 1), unit), n)
 }
 
 // dividesRows reports whether C is divided by rows, which it is if it has no more columns. But if a
