@@ -310,6 +310,7 @@ func printPlan(w io.Writer, plan *dispatch.Plan) {
 	if text := plan.Reasoning(); text != "" {
 		fmt.Fprintln(w, text)
 	}
+	fmt.Fprint(w, plan.Program())
 	printCacheNotes(w)
 }
 

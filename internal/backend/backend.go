@@ -197,11 +197,14 @@ type BreakdownRunner interface {
 	RunBreakdown(ctx context.Context, b *gemm.Buffers) ([]timeline.Breakdown, error)
 }
 
-// Explainer is a Plan that records the candidates from which it was chosen.
+// Explainer is a Plan that explains how it was chosen and how it runs.
 type Explainer interface {
 	// Reasoning lists the candidates, one per line, with the reason for or against each. count is
 	// their number; it is 0 if the caller chose the kernel.
 	Reasoning() (count int, text string)
+	// Program lists the copies and launches of a run, one per line. It is empty if they follow each
+	// other in one stream.
+	Program() string
 }
 
 // Tunable is a Backend whose choices can be tuned.

@@ -148,6 +148,16 @@ func (pl *Plan) Reasoning() string {
 	return fmt.Sprintf("of %d ways to compute it on %v\n%s", count, pl.Device(), text)
 }
 
+// Program lists the copies and launches with which GPUs compute the product, one per line. It is
+// empty for backends without [backend.Explainer], and if they follow each other in one stream.
+func (pl *Plan) Program() string {
+	explainer, ok := pl.plan.(backend.Explainer)
+	if !ok {
+		return ""
+	}
+	return explainer.Program()
+}
+
 // New plans a product. The errors wrap ErrUnsupported or ErrNoDevice. If the request names no
 // device, the first plan for which the choice matters measures for up to a second.
 func New(r Request) (*Plan, error) {

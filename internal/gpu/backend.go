@@ -228,6 +228,9 @@ func (pl *plan) Reasoning() (count int, text string) {
 	return len(all), choose.Reasoning(all)
 }
 
+// Program implements [backend.Explainer].
+func (pl *plan) Program() string { return stream.Program([]*stream.Plan{pl.host}) }
+
 // Order implements [backend.Divisible].
 func (pl *plan) Order() string { return pl.host.Order() }
 

@@ -33,6 +33,7 @@ var (
 	_ backend.BatchRunner      = (*plan)(nil)
 	_ backend.BatchDivider     = (*plan)(nil)
 	_ backend.GroupRunner      = (*plan)(nil)
+	_ backend.Explainer        = (*plan)(nil)
 )
 
 // member is an open GPU of a list.
@@ -265,6 +266,18 @@ func Each(parent context.Context, n int, device func(int) backend.Device,
 		return err
 	}
 	return failed
+}
+
+// Reasoning implements [backend.Explainer]. The first GPU has chosen the kernel.
+func (pl *plan) Reasoning() (count int, text string) { return 0, "" }
+
+// Program implements [backend.Explainer].
+func (pl *plan) Program() string {
+	var plans []*stream.Plan
+	for _, s := range pl.shares {
+		plans = append(plans, s.Plan)
+	}
+	return stream.Program(plans)
 }
 
 // Predicted implements [backend.TimePredictor].

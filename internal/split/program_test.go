@@ -98,6 +98,17 @@ func TestWorkOrder(t *testing.T) {
 	}
 }
 
+// TestWorkDocumented checks the programs of docs/architecture.md.
+func TestWorkDocumented(t *testing.T) {
+	p := square(t, 8192, 2, Rows, Rows, Rows)
+	p.PanelBytes = 64 << 20
+	pl := Plan{Shares: p.shares([]program.Rect{program.First(4096).By(program.First(8192)),
+		program.Range(4096, 8192).By(program.First(8192))}, allRounds)}
+	page := "../../docs/architecture.md"
+	programtest.CheckDocumented(t, page, "two GPUs", p.Work(&pl).Program)
+	programtest.CheckDocumented(t, page, "rank 1 of 2", p.RankWork(&pl, 1).Program)
+}
+
 // checkOrder checks the waits of a program. starts holds the first op of each member that has ops.
 func checkOrder(t *testing.T, p *Product, pl *Plan, w *Work, starts map[int]int) {
 	t.Helper()

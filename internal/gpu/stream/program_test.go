@@ -134,6 +134,14 @@ func TestProgramOrder(t *testing.T) {
 	}
 }
 
+// TestProgramDocumented checks the program of docs/architecture.md.
+func TestProgramDocumented(t *testing.T) {
+	pl := planned(t, dtype.F32, dtype.F32, 8192, 8192, 8192, 1, 0)
+	o := pl.once()
+	s := pl.overlapped(o, program.First(8192).Cut(2731))
+	programtest.CheckDocumented(t, "../../../docs/architecture.md", "one GPU", s.program)
+}
+
 // TestExchangeOrder checks the waits of products that several devices divide and share.
 func TestExchangeOrder(t *testing.T) {
 	rng := testrand.New(t)

@@ -139,6 +139,20 @@ func (all parts) program() (p *program.Program, exchanges bool) {
 	return write(plans, schedules, x), x == exchanged
 }
 
+// Program lists the ops of the plans of the parts of a product if they have the memory that they
+// ask for, one per line. It is empty for a single step on one device.
+func Program(plans []*Plan) string {
+	var all parts
+	for _, pl := range plans {
+		all = append(all, &part{plan: pl, schedule: pl.Schedule()})
+	}
+	if len(all) == 1 && len(all[0].schedule.steps) == 1 {
+		return ""
+	}
+	p, _ := all.program()
+	return p.String()
+}
+
 // load is a part of a shared operand that is loaded.
 type load struct {
 	operand gemm.Operand
