@@ -24,9 +24,9 @@ var activations = [...]gemm.Activation{ReLU: gemm.ActReLU, GELU: gemm.ActGELU, G
 func WithActivation(a Activation) Option {
 	return func(c *config) {
 		if int(a) >= len(activations) {
-			c.fail(fmt.Errorf("%w: %v", ErrUnsupported, a))
+			c.Fail(fmt.Errorf("%w: %v", ErrUnsupported, a))
 			return
 		}
-		c.epilogue.Activation = activations[a]
+		c.Epilogue.Activation = activations[a]
 	}
 }

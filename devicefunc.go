@@ -53,10 +53,10 @@ func WithDeviceFunc[T dtype.Element](f *DeviceFunc, data Operand[T]) Option {
 	}
 	return func(c *config) {
 		if f == nil || f.f == nil {
-			c.fail(fmt.Errorf("%w: the zero DeviceFunc: make one with NewDeviceFunc", ErrUnsupported))
+			c.Fail(fmt.Errorf("%w: the zero DeviceFunc: make one with NewDeviceFunc", ErrUnsupported))
 			return
 		}
-		c.epilogue.Function = f.f
+		c.Epilogue.Function = f.f
 		if f.f.Reads() {
 			give(c, gemm.FunctionData, data)
 		}

@@ -20,10 +20,10 @@ func WithColBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.Bi
 
 func withBias[T dtype.Element](dim gemm.BiasDim, v Operand[T]) Option {
 	return func(c *config) {
-		if c.epilogue.Bias != gemm.BiasNone && c.epilogue.Bias != dim {
-			c.fail(fmt.Errorf("%w: WithRowBias and WithColBias in one product, want one of them", ErrUnsupported))
+		if c.Epilogue.Bias != gemm.BiasNone && c.Epilogue.Bias != dim {
+			c.Fail(fmt.Errorf("%w: WithRowBias and WithColBias in one product, want one of them", ErrUnsupported))
 		}
-		c.epilogue.Bias = dim
+		c.Epilogue.Bias = dim
 		give(c, gemm.Bias, v)
 	}
 }
@@ -64,7 +64,7 @@ func WithGated[T dtype.Element](up Operand[T]) Option { return withExtra(gemm.Up
 
 func withExtra[T dtype.Element](o gemm.Operand, v Operand[T]) Option {
 	return func(c *config) {
-		*c.epilogue.ReadFlag(o) = true
+		*c.Epilogue.ReadFlag(o) = true
 		give(c, o, v)
 	}
 }
@@ -87,7 +87,7 @@ func WithBlockScales(a, b Operand[float32]) Option {
 
 // WithSaturation replaces results that are too large for C's type by its largest value, with their
 // sign, instead of an infinity. NaN stays NaN. An int32 result wraps: ErrUnsupported.
-func WithSaturation() Option { return func(c *config) { c.epilogue.Saturate = true } }
+func WithSaturation() Option { return func(c *config) { c.Epilogue.Saturate = true } }
 
 // WithZeroPoints multiplies A less the zero points a by B less the zero points b:
 //
@@ -106,85 +106,5 @@ func WithZeroPoints(a, b Operand[int32]) Option {
 		if b != nil {
 			withExtra(gemm.ColZero, b)(c)
 		}
-	}
-}
-
-// checkOperands adds the operands that were given to the problem p of a product and refuses those
-// that do not fit. swapped reports whether p is the transposed product.
-func (c *config) checkOperands(p *gemm.Problem, swapped bool) (err error) {
-	if c.given.has(gemm.ScaleA) {
-		if *p, err = p.Scaled(c.arguments[gemm.ScaleA].layout, c.arguments[gemm.ScaleB].layout, swapped); err != nil {
-			return err
-		}
-	}
-	for s := c.given &^ product; s != 0 && err == nil; s &= s - 1 {
-		o := s.first()
-		switch l := c.arguments[o].layout; o {
-		case gemm.ScaleA, gemm.ScaleB, gemm.GroupEnds:
-		case gemm.Residual:
-			if swapped {
-				l = l.T()
-			}
-			*p, err = p.Plus(l)
-		case gemm.Up:
-			*p, err = p.GatedBy(l)
-		default:
-			err = c.checkVector(p, o, swapped)
-		}
-	}
-	return err
-}
-
-// checkVector refuses a vector that does not fit. It converts an output scale on the host, and
-// repeats a zero point.
-func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) error {
-	a := &c.arguments[o]
-	if o == gemm.FunctionData {
-		data, _ := a.layout.Row()
-		p.DataLen = data.Cols
-	}
-	want := p.Layout(o)
-	if swapped {
-		want = p.Layout(o.Transposed())
-	}
-	if o == gemm.OutScale || o == gemm.RowZero || o == gemm.ColZero {
-		a.repeat(want)
-	}
-	row, _ := a.layout.Row()
-	m, n := p.M, p.N
-	if swapped {
-		m, n = n, m
-	}
-	switch l := a.layout; {
-	case l.Type != want.Type:
-		return fmt.Errorf("%w: %s of %v for a product of %v as %v, want %v", ErrUnsupported, o.Phrase(), l.Type, p.In(),
-			p.Out(), want.Type)
-	case !l.IsVector() && want.Cols > 0:
-		return fmt.Errorf("%w: %s of %d×%d, want one row or one column of %d", ErrShape, o.Phrase(), l.OpRows(), l.OpCols(),
-			want.Cols)
-	case row.Cols == 0 && o == gemm.FunctionData:
-		return fmt.Errorf("%w: no data for a device function that reads some: want a vector", ErrShape)
-	case row.Cols != want.Cols:
-		return fmt.Errorf("%w: %s of length %d for a result of %d×%d, want %d", ErrShape, o.Phrase(), row.Cols, m, n,
-			want.Cols)
-	}
-	return nil
-}
-
-// repeat makes a single number on the host a vector of layout l, whose elements all have its value.
-func (a *argument) repeat(l gemm.Layout) {
-	if a.memory != nil || a.team != nil {
-		return
-	}
-	if a.repeated == nil && a.layout.Rows == 1 && a.layout.Cols == 1 {
-		number := a.layout.Type.At(a.host, 0)
-		a.repeated = &number
-	}
-	if a.repeated == nil {
-		return
-	}
-	a.host, a.layout = make([]byte, l.Bytes()), l
-	for i := range l.Cols {
-		l.Type.Set(a.host, i, *a.repeated)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"tilework/dtype"
+	"tilework/internal/call"
+	"tilework/internal/gemm"
 )
 
 // Gemm computes C ← α·A·B + β·C for A of m×k, B of k×n and C of m×n. With β = 0 the old C is not
@@ -51,30 +53,30 @@ import (
 func Gemm[T, U, R dtype.Element](ctx context.Context, alpha float64, a Operand[T], b Operand[U], beta float64,
 	c Operand[R], opts ...Option) error {
 	k := newCall(alpha, a, b, beta, c, opts)
-	err := k.run(ctx)
-	k.release()
+	if ctx == nil {
+		k.Fail(errNilContext)
+		ctx = context.Background()
+	}
+	err := k.Run(ctx)
+	k.Release()
 	return err
 }
 
-func (k *call) run(ctx context.Context) error {
-	err := k.check()
-	if ctx == nil {
-		ctx, err = context.Background(), errNilContext
+// newCall returns the call for a product. Release it in the end.
+func newCall[T, U, R dtype.Element](alpha float64, a Operand[T], b Operand[U], beta float64, c Operand[R],
+	opts []Option) *call.Call {
+	k := call.New()
+	apply(&k.Options, opts)
+	giveProduct(k, gemm.A, a)
+	giveProduct(k, gemm.B, b)
+	giveProduct(k, gemm.C, c)
+	k.Start(complex(alpha, 0), complex(beta, 0))
+	return k
+}
+
+// giveProduct gives A, B or C.
+func giveProduct[T dtype.Element](k *call.Call, o gemm.Operand, x Operand[T]) {
+	if !describe(x, o, &k.Layouts[o], &k.Memory[o], k.Product(o)) {
+		k.GiveOther(o)
 	}
-	switch {
-	case k.team() != nil:
-		return k.runOnTeam(ctx, err)
-	case err != nil:
-		return err
-	case k.device() != nil:
-		return k.runOnDevice(ctx)
-	case k.grouped():
-		return k.runGroups(ctx)
-	case k.batched():
-		return k.runBatch(ctx)
-	}
-	if err := k.planProduct(); err != nil {
-		return err
-	}
-	return k.product.Run(ctx)
 }

@@ -3,9 +3,6 @@ package tilework
 import (
 	"math/rand/v2"
 	"testing"
-
-	"tilework/internal/gemm"
-	"tilework/ptx/build"
 )
 
 // TestGroupOperands checks that each group of rows uses its own rows of the row scales, row bias
@@ -34,32 +31,5 @@ func TestGroupOperands(t *testing.T) {
 			t.Fatal(err)
 		}
 		equalTo(t, "C on "+device, got, want)
-	}
-}
-
-// TestCallsAreClean checks that a pooled call does not retain operands of an earlier product, such
-// as data for a DeviceFunc that does not read any.
-func TestCallsAreClean(t *testing.T) {
-	ctx, d := t.Context(), on(t, "emu")
-	double, err := NewDeviceFunc(func(k *build.Kernel, e DeviceElement) build.Reg { return k.Add(e.Value, e.Value) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := FromSlice(1, 1, []float32{3})
-	dx := upload(t, d, x)
-	options := []Option{
-		WithDeviceFunc(double, dx), WithColBias(dx), WithRowScale(dx), WithOutputScale(dx), WithResidual(dx),
-	}
-	for range 3 {
-		if _, err := Mul(ctx, dx, dx, options...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k := newCall[float32, float32, float32](1, x, x, 0, New[float32](1, 1), options)
-	k.reset()
-	for o, a := range k.arguments {
-		if a.memory != nil || a.host != nil || a.err != nil {
-			t.Errorf("reset leaves %s in the call", gemm.Operand(o).Phrase())
-		}
 	}
 }

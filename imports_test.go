@@ -36,6 +36,7 @@ var layers = [][]string{
 	{"internal/resident", "internal/team"},
 	{"internal/bench", "internal/bench/baseline"},
 	{"internal/tune"},
+	{"internal/call"},
 	{""}, // package tilework itself
 	{"internal/report"},
 	{"gonumblas", "matfile", "internal/study/site"},

@@ -13,4 +13,4 @@ package tilework
 // The order of summation depends on K, on the number of columns, the element types and the
 // architecture. A kernel with another order is ErrUnsupported, and so is a packed B unless [Pack]
 // had this option. Other versions of this package may have other bits.
-func WithRowInvariance() Option { return func(c *config) { c.rowInvariant = true } }
+func WithRowInvariance() Option { return func(c *config) { c.RowInvariant = true } }

@@ -45,9 +45,9 @@ func (x *keptCase) run(t *testing.T) (kept bool) {
 		c = transposedCopy(c)
 	}
 	call := newCall(x.alpha, a, b, x.beta, c, x.opts)
-	kept = call.product.kept
-	err := call.run(t.Context())
-	call.release()
+	kept = call.Kept()
+	err := call.Run(t.Context())
+	call.Release()
 	if err != nil {
 		t.Fatalf("%+v: %v", x, err)
 	}

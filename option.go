@@ -5,6 +5,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/call"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 )
@@ -16,40 +17,11 @@ import (
 // on that device. A product on a device uploads operands that are on the host.
 type Option func(*config)
 
-// config is the sum of a call's options.
-type config struct {
-	settings
-	progress  func(done, total int64)
-	epilogue  gemm.Epilogue
-	precision gemm.Precision
-	// rowInvariant is set by [WithRowInvariance].
-	rowInvariant bool
-	// tile returns the function for the tiles of a C of that layout and memory.
-	tile func(l gemm.Layout, memory []byte, swapped bool) (func(i, j, rows, cols int), error)
-	// arguments are the operands. Those not given are zero. A, B and C are given only if they are not
-	// a valid Matrix.
-	arguments [gemm.Operands]argument
-	given     operandSet
-	err       error // of the first invalid option
-}
-
-// settings are the options that name or bound something: those of a [dispatch.Request].
-type settings struct {
-	device             backend.Device
-	kernel             string
-	threads, gpuMemory int
-	verify             bool
-	within             float64
-}
-
-// request sets the settings of r, which must be zero.
-func (c *config) request(r *dispatch.Request) {
-	r.Device, r.Kernel, r.Threads, r.GPUMemory = c.device, c.kernel, c.threads, c.gpuMemory
-	r.Verify, r.Within, r.Progress = c.verify, c.within, c.progress
-}
+// config is the sum of the options of a product.
+type config = call.Options
 
 // apply applies opts to c.
-func (c *config) apply(opts []Option) {
+func apply(c *config, opts []Option) {
 	for _, o := range opts {
 		if o != nil {
 			o(c)
@@ -57,44 +29,10 @@ func (c *config) apply(opts []Option) {
 	}
 }
 
-// isPlain reports whether the options are settings alone, and the operands matrices on the host.
-func (c *config) isPlain() bool {
-	return c.given == 0 && c.err == nil && c.tile == nil && c.progress == nil && !c.rowInvariant &&
-		c.precision == gemm.Native && c.epilogue == (gemm.Epilogue{})
-}
-
-// reset clears the config. It clears only the arguments that were given, as clearing all of them
-// takes as long as a small product.
-func (c *config) reset() {
-	for s := c.given; s != 0; s &= s - 1 {
-		c.arguments[s.first()].reset()
-	}
-	c.settings, c.progress, c.epilogue, c.precision, c.rowInvariant = settings{}, nil, gemm.Epilogue{}, gemm.Native, false
-	c.tile, c.given, c.err = nil, 0, nil
-}
-
-func (c *config) fail(err error) {
-	if c.err == nil && err != nil {
-		c.err = err
-	}
-}
-
 // give sets operand o.
 func give[T dtype.Element](c *config, o gemm.Operand, x Operand[T]) {
-	a := &c.arguments[o]
-	if c.given.has(o) {
-		*a = argument{}
-	}
-	describe(x, o, &a.layout, &a.host, a)
-	c.given |= 1 << o
-}
-
-// giveProduct sets A, B or C, whose layout and memory on the host are stored at l and host.
-func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *gemm.Layout, host *[]byte) {
-	if !describe(x, o, l, host, &c.arguments[o]) {
-		c.arguments[o].layout = *l
-		c.given |= 1 << o
-	}
+	to := c.Give(o)
+	describe(x, o, &to.Layout, &to.Host, to)
 }
 
 // WithDevice selects the device of a product of matrices on the host: "auto" (the default), "cpu",
@@ -130,22 +68,22 @@ func WithDevice(name string, memory ...int) Option {
 		err = fmt.Errorf("%w: device %s with %v bytes of memory, want one positive number", ErrUnsupported, name, memory)
 	}
 	return func(c *config) {
-		c.fail(err)
-		c.device, c.gpuMemory = d, limit
+		c.Fail(err)
+		c.Device, c.GPUMemory = d, limit
 	}
 }
 
 // WithKernel selects the kernel by a name that the command tilework kernels lists. On a GPU the
 // name may end with a tile: "tiled:16".
-func WithKernel(name string) Option { return func(c *config) { c.kernel = name } }
+func WithKernel(name string) Option { return func(c *config) { c.Kernel = name } }
 
 // WithThreads bounds the number of goroutines that compute at once on the CPU, the caller included.
 // The default and the maximum is GOMAXPROCS. 0 selects the default; a negative number is
 // ErrUnsupported.
 func WithThreads(n int) Option {
 	return func(c *config) {
-		c.fail(dispatch.CheckThreads(n))
-		c.threads = n
+		c.Fail(dispatch.CheckThreads(n))
+		c.Threads = n
 	}
 }
 
@@ -163,12 +101,12 @@ func WithThreads(n int) Option {
 // of rows and columns and a residual are ErrUnsupported there.
 func WithVerify(within ...float64) Option {
 	return func(c *config) {
-		c.verify = true
+		c.Verify = true
 		switch {
 		case len(within) == 1 && within[0] > 0:
-			c.within = within[0]
+			c.Within = within[0]
 		case len(within) > 0:
-			c.fail(fmt.Errorf("%w: verification within %v of a row's norm, want one positive number", ErrUnsupported, within))
+			c.Fail(fmt.Errorf("%w: verification within %v of a row's norm, want one positive number", ErrUnsupported, within))
 		}
 	}
 }
@@ -178,5 +116,5 @@ func WithVerify(within ...float64) Option {
 // GPUs call it, but not for products of matrices on a device, and not for equal products of a batch
 // that an emulated GPU computes in one launch.
 func WithProgress(f func(done, total int64)) Option {
-	return func(c *config) { c.progress = f }
+	return func(c *config) { c.Progress = f }
 }

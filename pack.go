@@ -21,16 +21,12 @@ import (
 // columns of a small C. A transposed C and [WithVerify] need the unpacked B: ErrUnsupported.
 func Pack[T dtype.Element](ctx context.Context, b Matrix[T], opts ...Option) (PackedMatrix[T], error) {
 	var c config
-	c.apply(opts)
-	if err := firstErr(checkContext(ctx), b.err, c.err); err != nil {
+	apply(&c, opts)
+	if err := firstErr(checkContext(ctx), b.err, c.Err()); err != nil {
 		return PackedMatrix[T]{}, err
 	}
-	var request dispatch.Request
-	if c.request(&request); c.rowInvariant {
-		request.Problem = request.Problem.WithRowInvariance(false)
-	}
 	b.describe(&b.layout)
-	p, err := dispatch.Pack(ctx, b.layout, b.bytes(), request)
+	p, err := dispatch.Pack(ctx, b.layout, b.bytes(), c.Request())
 	if err != nil {
 		return PackedMatrix[T]{}, err
 	}

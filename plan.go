@@ -5,9 +5,6 @@ import (
 	"time"
 
 	"tilework/dtype"
-	"tilework/internal/dispatch"
-	"tilework/internal/gemm"
-	"tilework/internal/resident"
 )
 
 // Plan describes how a product would be computed, and why.
@@ -46,76 +43,12 @@ func (p Plan) String() string {
 // [OpenRanks] call it at the same time.
 func PlanGemm[T, U, R dtype.Element](a Operand[T], b Operand[U], c Operand[R], opts ...Option) (Plan, error) {
 	k := newCall(1, a, b, 0, c, opts)
-	pl, err := k.describePlan()
-	k.release()
-	return pl, err
-}
-
-func (k *call) describePlan() (Plan, error) {
-	err := k.check()
-	switch {
-	case k.team() != nil:
-		return k.teamPlan(err)
-	case err != nil:
-		return Plan{}, err
-	case k.device() != nil:
-		p, err := k.resident()
-		if err != nil {
-			return Plan{}, err
-		}
-		return devicePlan(p)
-	case k.grouped():
-		whole, ends, err := k.planGroups()
-		if err == nil && len(ends) == 0 {
-			err = fmt.Errorf("%w: a plan of no groups", ErrShape)
-		}
-		if err != nil {
-			return Plan{}, err
-		}
-		return hostPlan(whole), nil
-	case k.batched():
-		batch, err := k.planBatch()
-		if err == nil && len(batch) == 0 {
-			err = fmt.Errorf("%w: a plan of an empty batch", ErrShape)
-		}
-		if err != nil {
-			return Plan{}, err
-		}
-		pl := hostPlan(batch[0].Product)
-		if division := dispatch.Division(batch); division != "" {
-			pl.Detail += "; " + division
-		}
-		return pl, nil
-	}
-	if err := k.planProduct(); err != nil {
-		return Plan{}, err
-	}
-	return hostPlan(&k.product.Product), nil
-}
-
-// planOf returns a plan with the fields that depend on the product alone.
-func planOf(p *gemm.Problem) Plan {
-	return Plan{M: p.M, N: p.N, K: p.K, In: p.InNames(), Out: p.Out().String()}
-}
-
-func hostPlan(p *dispatch.Product) Plan {
-	pl := planOf(&p.Problem)
-	pl.Device, pl.Kernel, pl.Threads, pl.Compile = p.Device().String(), p.Kernel(), p.Threads(), p.CompileTime()
-	pl.Detail, pl.Why = p.Detail(), p.Why()
-	return pl
-}
-
-func devicePlan(p *resident.Product) (Plan, error) {
-	found, division, err := resident.PlanOf(p)
+	d, err := k.Describe()
+	k.Release()
 	if err != nil {
 		return Plan{}, err
 	}
-	pl := planOf(found.Problem())
-	pl.Device, pl.Kernel, pl.Compile = p.Operands[gemm.C].On.Memory.Device().String(), found.Kernel.Name,
-		found.CompileTime()
-	pl.Detail, pl.Why = found.Config.String(), found.Why
-	if division != "" {
-		pl.Detail += "; " + division
-	}
-	return pl, nil
+	p := &d.Problem
+	return Plan{M: p.M, N: p.N, K: p.K, In: p.InNames(), Out: p.Out().String(), Device: d.Device, Kernel: d.Kernel,
+		Threads: d.Threads, Detail: d.Detail, Why: d.Why, Compile: d.Compile}, nil
 }

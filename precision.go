@@ -30,9 +30,9 @@ var precisions = [...]gemm.Precision{0: gemm.Native, TF32: gemm.TF32, Fast: gemm
 func WithPrecision(p Precision) Option {
 	return func(c *config) {
 		if int(p) >= len(precisions) {
-			c.fail(fmt.Errorf("%w: %v", ErrUnsupported, p))
+			c.Fail(fmt.Errorf("%w: %v", ErrUnsupported, p))
 			return
 		}
-		c.precision = precisions[p]
+		c.Precision = precisions[p]
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"reflect"
 
-	"tilework/internal/backend"
 	"tilework/internal/team"
 )
 
@@ -49,61 +48,4 @@ func OpenRanks(ctx context.Context, g Group, device string) (*Device, error) {
 		return nil, err
 	}
 	return &Device{t: t}, nil
-}
-
-// onTeam returns the product of matrices of several ranks as package team takes it.
-func (k *call) onTeam() (*team.Product, error) {
-	request := &k.product.Request
-	switch {
-	case request.Device.Kind != backend.Auto:
-		return nil, fmt.Errorf("%w: device %v for matrices of several ranks", ErrUnsupported, request.Device)
-	case request.GPUMemory != 0:
-		return nil, fmt.Errorf("%w: a limit of GPU memory for matrices of several ranks", ErrUnsupported)
-	case request.Verify:
-		return nil, fmt.Errorf("%w: verifying a product of matrices of several ranks", ErrUnsupported)
-	case k.tile != nil:
-		return nil, fmt.Errorf("%w: a function for the tiles of matrices of several ranks", ErrUnsupported)
-	case k.grouped():
-		return nil, fmt.Errorf("%w: groups of rows of matrices of several ranks", ErrUnsupported)
-	}
-	swapped, err := k.complete(&k.product.Problem)
-	if err != nil {
-		return nil, err
-	}
-	p := &team.Product{Problem: k.product.Problem, Kernel: request.Kernel, Threads: request.Threads}
-	for s := k.given; s != 0; s &= s - 1 {
-		a, o := &k.arguments[s.first()], s.first()
-		if swapped {
-			o = o.Transposed()
-		}
-		p.Operands[o] = team.Operand{On: team.Matrix{Memory: a.team, Layout: a.layout}, Host: a.host}
-	}
-	return p, nil
-}
-
-// runOnTeam computes the product with all ranks. The other ranks learn of an error of the operands
-// unless they have the same.
-func (k *call) runOnTeam(ctx context.Context, invalid error) error {
-	p, invalid := k.validOnTeam(invalid)
-	return k.team().Gemm(ctx, p, invalid)
-}
-
-// teamPlan returns the plan of a product with all ranks.
-func (k *call) teamPlan(invalid error) (Plan, error) {
-	p, invalid := k.validOnTeam(invalid)
-	d, err := k.team().PlanOf(context.Background(), p, invalid)
-	if err != nil {
-		return Plan{}, err
-	}
-	pl := planOf(&p.Problem)
-	pl.Device, pl.Kernel, pl.Detail, pl.Why = d.Device, d.Kernel, d.Detail, d.Why
-	return pl, nil
-}
-
-// validOnTeam returns the product, or the error of its operands if invalid is nil.
-func (k *call) validOnTeam(invalid error) (*team.Product, error) {
-	if invalid != nil {
-		return nil, invalid
-	}
-	return k.onTeam()
 }

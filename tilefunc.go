@@ -19,10 +19,10 @@ import (
 func WithTileFunc[T dtype.Element](f func(tile Matrix[T], row, col int)) Option {
 	return func(c *config) {
 		if f == nil {
-			c.tile = nil
+			c.Tile = nil
 			return
 		}
-		c.tile = func(l gemm.Layout, memory []byte, swapped bool) (func(i, j, rows, cols int), error) {
+		c.Tile = func(l gemm.Layout, memory []byte, swapped bool) (func(i, j, rows, cols int), error) {
 			if l.Type != dtype.Of[T]() {
 				return nil, fmt.Errorf("%w: a function for tiles of %v for a result of %v", ErrUnsupported, dtype.Of[T](), l.Type)
 			}

@@ -2,14 +2,9 @@ package tilework
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tilework/dtype"
-	"tilework/internal/backend"
-	"tilework/internal/dispatch/tuned"
-	"tilework/internal/gemm"
-	"tilework/internal/tune"
 )
 
 // Tuning is the result of [TuneGemm].
@@ -41,36 +36,14 @@ type Tuning struct {
 // kernel with wrong results, and the context's.
 func TuneGemm[T, U, R dtype.Element](ctx context.Context, a Operand[T], b Operand[U], c Operand[R], limit time.Duration,
 	opts ...Option) (Tuning, error) {
+	if err := checkContext(ctx); err != nil {
+		return Tuning{}, err
+	}
 	k := newCall(1, a, b, 0, c, opts)
-	x, err := k.tune(ctx, limit)
-	k.release()
-	return x, err
-}
-
-func (k *call) tune(ctx context.Context, limit time.Duration) (Tuning, error) {
-	if err := firstErr(checkContext(ctx), k.check()); err != nil {
+	x, err := k.Tune(ctx, limit)
+	k.Release()
+	if x == nil {
 		return Tuning{}, err
 	}
-	if k.grouped() || k.batched() || k.arguments[gemm.B].kind == kindPacked {
-		return Tuning{}, fmt.Errorf("%w: tuning of batches, groups or a packed matrix: tune the product of plain matrices",
-			ErrUnsupported)
-	}
-	of := &k.product.Problem
-	problem, _, err := gemm.New(1, *of.A(), *of.B(), 0, *of.C(), k.epilogue)
-	if err != nil {
-		return Tuning{}, err
-	}
-	device := k.settings.device
-	if d := k.device(); d != nil {
-		if device, err = backend.ParseDevice(d.String()); err != nil {
-			return Tuning{}, err
-		}
-	}
-	o := tune.Options{Device: device, Threads: k.threads, Time: limit}
-	outcomes, err := tune.Run(ctx, []tuned.Form{tuned.FormOf(&problem)}, o)
-	if len(outcomes) == 0 {
-		return Tuning{}, err
-	}
-	x := outcomes[0]
 	return Tuning{Default: x.Default.String(), Best: x.Best.String(), Gain: x.Gain.Speed, Kept: x.Kept, Why: x.Why}, err
 }

@@ -148,8 +148,9 @@ func (t *trial) scaled(p Problem) Problem {
 	if t.drawn.coarseB {
 		cols = gemm.ScaleBlocks(cols)
 	}
-	p, err := p.Scaled(t.layout(dtype.F32, rows, steps, t.coin()), t.layout(dtype.F32, steps, cols, t.coin()), false)
-	if err != nil {
+	p.Layouts[gemm.ScaleA] = t.layout(dtype.F32, rows, steps, t.coin())
+	p.Layouts[gemm.ScaleB] = t.layout(dtype.F32, steps, cols, t.coin())
+	if _, err := p.Complete(); err != nil {
 		panic(fmt.Sprintf("gemmtest: drew invalid scales: %v", err))
 	}
 	return p

@@ -61,16 +61,15 @@ func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) 
 func (f *benchFlags) problem(s bench.Sample, in, out dtype.Type, e gemm.Epilogue, sides [2]int) (gemm.Problem, error) {
 	p, err := s.Problem(in, out)
 	if err == nil {
-		p, _, err = gemm.New(p.Alpha, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Beta, p.Layouts[gemm.C], e)
-	}
-	if err == nil {
-		p, err = scaled(p, sides)
+		p = scaled(p, sides)
+		p.Epilogue = e
+		_, err = p.Complete()
 	}
 	if err == nil {
 		p, err = f.batched(p)
 	}
 	if f.rowInvariant {
-		p = p.WithRowInvariance(false)
+		p = p.WithRowInvariance()
 	}
 	return p, err
 }

@@ -185,9 +185,8 @@ func (s *residentSubject) String() string { return s.detail }
 // are on each GPU.
 func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 	b *gemm.Buffers) (_ bench.ResidentProduct, err error) {
-	q := &residentProduct{problem: p, Product: resident.Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue,
-		Kernel: s.kernel, Precision: gemm.Precision(s.inexact), RowInvariant: p.Invariance != gemm.NotInvariant,
-		Batch: p.Batch}}
+	q := &residentProduct{problem: p, Product: resident.Product{Problem: *p, Kernel: s.kernel}}
+	q.Precision = gemm.Precision(s.inexact)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, q.Close())
@@ -217,9 +216,15 @@ func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 		if err != nil {
 			return nil, err
 		}
+		if o < gemm.Bias {
+			q.Layouts[o] = q.Operands[o].On.Layout
+		}
 		if err := q.each(o, b[o], func(m resident.Matrix, host []byte) error { return m.CopyIn(ctx, host, l) }); err != nil {
 			return nil, err
 		}
+	}
+	if _, err := q.Complete(); err != nil {
+		return nil, err
 	}
 	pl, division, err := resident.PlanOf(&q.Product)
 	if err != nil {

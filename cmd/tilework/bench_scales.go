@@ -49,13 +49,13 @@ func (f *benchFlags) parseScales() (list [][2]int, err error) {
 	return list, nil
 }
 
-// scaled returns p with block scales, each shared by sides[0] rows of op(A) or sides[1] columns of
-// op(B), and by ScaleBlock elements along K. They are stored as cuBLASLt expects them: scales of
-// single rows or columns are contiguous along M or N, scales of blocks are contiguous along K, and
-// the leading dimension is a multiple of 4.
-func scaled(p gemm.Problem, sides [2]int) (gemm.Problem, error) {
+// scaled returns p with block scales, not complete, each shared by sides[0] rows of op(A) or
+// sides[1] columns of op(B), and by ScaleBlock elements along K. They are stored as cuBLASLt
+// expects them: scales of single rows or columns are contiguous along M or N, scales of blocks
+// are contiguous along K, and the leading dimension is a multiple of 4.
+func scaled(p gemm.Problem, sides [2]int) gemm.Problem {
 	if sides[0] == 0 {
-		return p, nil
+		return p
 	}
 	steps := gemm.ScaleBlocks(p.K)
 	layout := func(n, side int) gemm.Layout { // one row for side rows of op(A) or columns of op(B)
@@ -67,5 +67,6 @@ func scaled(p gemm.Problem, sides [2]int) (gemm.Problem, error) {
 		l.LD = (l.LD + 3) &^ 3
 		return l
 	}
-	return p.Scaled(layout(p.M, sides[0]), layout(p.N, sides[1]).T(), false)
+	p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB] = layout(p.M, sides[0]), layout(p.N, sides[1]).T()
+	return p
 }

@@ -14,6 +14,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/call"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -203,7 +204,7 @@ var mapFrom = 1 << 30
 const minMulMemory = 1 << 20
 
 func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
-	request, epilogue, err := f.prepare(fileA, fileB)
+	k, err := f.prepare(fileA, fileB)
 	if err != nil {
 		return err
 	}
@@ -213,36 +214,34 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	start := time.Now()
-	problem, buffers, err := f.load(ctx, fileA, fileB, epilogue)
+	product, err := f.load(ctx, k, fileA, fileB)
 	if err != nil {
 		return err
 	}
-	request.Problem, request.Timed = problem, true
 	bar := newProgress(stderr)
 	defer bar.close()
-	request.Progress = bar.update
-	plan, err := dispatch.New(request)
-	if err != nil {
+	product.Once, product.Timed, product.Progress = true, true, bar.update
+	if err := product.Decide(); err != nil {
 		return err
 	}
 	// Report errors of the output file before the product, which may take long.
-	if err := f.checkOutput(problem.Out(), output); err != nil {
+	if err := f.checkOutput(product.Problem.Out(), output); err != nil {
 		return err
 	}
-	result, err := f.newResult(&problem, plan, output, stderr)
+	result, err := f.newResult(&product.Plan, output, stderr)
 	if err != nil {
 		return err
 	}
 	defer result.Discard()
-	buffers[gemm.C] = result.Data
-	if err := f.loadC0(ctx, &problem, result.Data); err != nil {
+	product.Buffers[gemm.C] = result.Data
+	if err := f.loadC0(ctx, product); err != nil {
 		return err
 	}
 	read := time.Since(start)
 	if f.verbose {
-		printPlan(stderr, plan)
+		printPlan(stderr, &product.Plan)
 	}
-	if err := f.multiply(ctx, plan, &buffers); err != nil {
+	if err := f.multiply(ctx, product); err != nil {
 		return err
 	}
 	bar.close()
@@ -253,28 +252,29 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if matio.IsStd(f.out) {
 		stdout = stderr // standard output has the matrix
 	}
-	r := resultOf(plan, plan.Took())
-	r.Read, r.Compile, r.Write = read.Seconds(), plan.CompileTime().Seconds(), time.Since(start).Seconds()
-	r.File, r.Verified = f.out, plan.Verified()
+	r := resultOf(&product.Plan, product.Took())
+	r.Read, r.Compile, r.Write = read.Seconds(), product.CompileTime().Seconds(), time.Since(start).Seconds()
+	r.File, r.Verified = f.out, product.Verified()
 	return f.report(stdout, stderr, r)
 }
 
-// prepare checks everything that needs no matrix.
-func (f *mulFlags) prepare(fileA, fileB string) (r dispatch.Request, e gemm.Epilogue, err error) {
+// prepare checks everything that needs no matrix, and returns the call with its options.
+func (f *mulFlags) prepare(fileA, fileB string) (*call.Call, error) {
 	// Under a memory limit, such as ulimit -v, the Go runtime may fail to start threads.
 	if err := host.CheckMemory(minMulMemory, "a product of any size"); err != nil {
-		return r, e, err
+		return nil, err
 	}
-	if r, e, err = f.parse(); err != nil {
-		return r, e, err
+	k, err := f.parse()
+	if err != nil {
+		return nil, err
 	}
-	if err := dispatch.CheckDevice(r.Device); err != nil {
-		return r, e, err
+	if err := dispatch.CheckDevice(k.Device); err != nil {
+		return nil, err
 	}
-	if r.Device.IsGPU() { // a kernel of the CPU would end the program if a mapped file is truncated
+	if k.Device.IsGPU() { // a kernel of the CPU would end the program if a mapped file is truncated
 		f.files.mapFrom = mapFrom
 	}
-	return r, e, f.files.parse(f.inputs(fileA, fileB))
+	return k, f.files.parse(f.inputs(fileA, fileB))
 }
 
 // checkOutput returns the error of writing a matrix of type t, which may be Invalid if the type is
@@ -295,12 +295,13 @@ func (f *mulFlags) checkOutput(t dtype.Type, o matio.WriteOptions) error {
 }
 
 // loadC0 reads C0, if beta needs it, into the memory of C.
-func (f *mulFlags) loadC0(ctx context.Context, p *gemm.Problem, c []byte) error {
+func (f *mulFlags) loadC0(ctx context.Context, product *dispatch.Product) error {
+	p := &product.Problem
 	c0, err := f.readC0(ctx, p)
 	if err != nil || c0 == nil {
 		return err
 	}
-	return fillC(ctx, p, c, c0, gemm.Area{Rows: p.M, Cols: p.N})
+	return fillC(ctx, p, product.Buffers[gemm.C], c0, gemm.Area{Rows: p.M, Cols: p.N})
 }
 
 // printPlan prints where the product runs, and why.
@@ -314,66 +315,84 @@ func printPlan(w io.Writer, plan *dispatch.Plan) {
 	printCacheNotes(w)
 }
 
-// multiply runs the plan. It returns an error if an input file changed meanwhile.
-func (f *mulFlags) multiply(ctx context.Context, plan *dispatch.Plan, b *gemm.Buffers) error {
-	err := plan.Run(ctx, b)
+// multiply computes the product. It returns an error if an input file changed meanwhile.
+func (f *mulFlags) multiply(ctx context.Context, product *dispatch.Product) error {
+	err := product.Run(ctx)
 	if err != nil && !errors.Is(err, mapping.ErrFault) {
 		return err
 	}
 	return cmp.Or(f.files.checkUnchanged(), err)
 }
 
-// load reads the operands of the product that the flags describe.
-func (f *mulFlags) load(ctx context.Context, fileA, fileB string, e gemm.Epilogue) (p gemm.Problem, b gemm.Buffers,
-	err error) {
-	ma, mb, err := f.readOperands(ctx, fileA, fileB)
+// load reads the operands of the product that the flags describe, and gives them to the call k with
+// its options.
+func (f *mulFlags) load(ctx context.Context, k *call.Call, fileA, fileB string) (*dispatch.Product, error) {
+	a, b, err := f.readOperands(ctx, fileA, fileB)
 	if err != nil {
-		return p, b, err
+		return nil, err
 	}
-	if p, err = f.problem(ma.Layout, mb.Layout, e, fileA+" and "+fileB); err != nil {
-		return p, b, err
+	out, err := f.resultType(a.Type)
+	if err != nil {
+		return nil, err
 	}
-	b = gemm.Buffers{gemm.A: ma.Data, gemm.B: mb.Data}
-	return p, b, f.epilogue.read(ctx, &f.files, &p, &b, f.transB)
+	if k.Precision, err = gemm.ParsePrecision(f.precision); err != nil {
+		return nil, fmt.Errorf("--precision: %w", err)
+	}
+	k.GiveMatrix(gemm.A, a.Layout, a.Data)
+	k.GiveMatrix(gemm.B, b.Layout, b.Data)
+	k.GiveMatrix(gemm.C, gemm.Dense(out, a.OpRows(), b.OpCols()), nil)
+	scale := a.Type.Info().ScaleType(out)
+	k.Start(complex(f.alpha.in(scale), 0), complex(f.beta.in(scale), 0))
+	product, err := k.Assemble() // for the types and sizes of the other operands
+	if errors.Is(err, gemm.ErrShape) {
+		err = fmt.Errorf("%w%s", err, f.suggestTranspose(a.Layout, b.Layout))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", fileA, fileB, err)
+	}
+	if err := f.epilogue.read(ctx, &f.files, k, &product.Problem, f.transB); err != nil {
+		return nil, err
+	}
+	return k.Assemble()
 }
 
-// parse checks the flags that need no file.
-func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
+// parse checks the flags that need no file, and returns a call with the options that they set.
+func (f *mulFlags) parse() (k *call.Call, err error) {
+	k = call.New()
 	if f.out == "" {
-		return r, e, fmt.Errorf("no output file: want -o FILE (see tilework mul --help)")
+		return nil, fmt.Errorf("no output file: want -o FILE (see tilework mul --help)")
 	}
-	if r.Device, err = backend.ParseDevice(f.device); err != nil {
-		return r, e, fmt.Errorf("--device: %w", err)
+	if k.Device, err = backend.ParseDevice(f.device); err != nil {
+		return nil, fmt.Errorf("--device: %w", err)
 	}
 	if f.kernel != "" {
-		if err := checkKernel(f.kernel, r.Device); err != nil {
-			return r, e, fmt.Errorf("--kernel: %w", err)
+		if err := checkKernel(f.kernel, k.Device); err != nil {
+			return nil, fmt.Errorf("--kernel: %w", err)
 		}
 	}
-	if e, err = f.epilogue.parse(); err != nil {
-		return r, e, err
+	if k.Epilogue, err = f.epilogue.parse(); err != nil {
+		return nil, err
 	}
 	if f.beta.value != 0 && f.c == "" {
-		return r, e, fmt.Errorf("--beta %v without --c: want --c FILE with the C0 that beta multiplies", f.beta.value)
+		return nil, fmt.Errorf("--beta %v without --c: want --c FILE with the C0 that beta multiplies", f.beta.value)
 	}
 	if f.c != "" && !f.betaGiven {
-		return r, e, fmt.Errorf("--c %s without --beta: want --beta too, its default 0 ignores C0", f.c)
+		return nil, fmt.Errorf("--c %s without --beta: want --beta too, its default 0 ignores C0", f.c)
 	}
 	if err := dispatch.CheckThreads(f.threads); err != nil {
-		return r, e, fmt.Errorf("--threads: %w", err)
+		return nil, fmt.Errorf("--threads: %w", err)
 	}
-	if r.GPUMemory, err = parseGPUMemory(f.gpuMemory); err != nil {
-		return r, e, err
+	if k.GPUMemory, err = parseGPUMemory(f.gpuMemory); err != nil {
+		return nil, err
 	}
-	if r.GPUMemory > 0 && r.Device.Kind == backend.CPU {
-		return r, e, fmt.Errorf("--gpu-memory %s with --device %s: want a GPU or emu", f.gpuMemory, f.device)
+	if k.GPUMemory > 0 && k.Device.Kind == backend.CPU {
+		return nil, fmt.Errorf("--gpu-memory %s with --device %s: want a GPU or emu", f.gpuMemory, f.device)
 	}
-	if r.Within, err = parseWithin(f.within); err != nil {
-		return r, e, err
+	if k.Within, err = parseWithin(f.within); err != nil {
+		return nil, err
 	}
-	r.Kernel, r.Threads, r.Verify = f.kernel, f.threads, f.verify || f.within != ""
-	r.Once = true
-	return r, e, nil
+	k.Kernel, k.Threads, k.Verify, k.RowInvariant = f.kernel, f.threads, f.verify || f.within != "", f.rowInvariant
+	return k, nil
 }
 
 // parseGPUMemory parses --gpu-memory. It returns 0 if the flag is not given.
@@ -429,35 +448,6 @@ func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b 
 			gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
 	}
 	return a, b, nil
-}
-
-// problem returns the product of A and B that the flags describe. The layouts of the operands of
-// the epilogue are not set. The argument files names the files of A and B in errors.
-func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gemm.Problem, error) {
-	out, err := f.resultType(a.Type)
-	if err != nil {
-		return gemm.Problem{}, err
-	}
-	precision, err := gemm.ParsePrecision(f.precision)
-	if err != nil {
-		return gemm.Problem{}, fmt.Errorf("--precision: %w", err)
-	}
-	scale := a.Type.Info().ScaleType(out)
-	alpha, beta := complex(f.alpha.in(scale), 0), complex(f.beta.in(scale), 0)
-	p, _, err := gemm.New(alpha, a, b, beta, gemm.Dense(out, a.OpRows(), b.OpCols()), e)
-	if err == nil {
-		p, err = p.WithPrecision(precision)
-	}
-	if f.rowInvariant {
-		p = p.WithRowInvariance(false)
-	}
-	if errors.Is(err, gemm.ErrShape) {
-		err = fmt.Errorf("%w%s", err, f.suggestTranspose(a, b))
-	}
-	if err != nil {
-		return gemm.Problem{}, fmt.Errorf("%s: %w", files, err)
-	}
-	return p, nil
 }
 
 // suggestTranspose returns a hint if A and B, whose shapes do not match, would match with or

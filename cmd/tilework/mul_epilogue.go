@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tilework/dtype"
+	"tilework/internal/call"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
@@ -87,64 +89,63 @@ func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	return e, nil
 }
 
-// read reads the operands of p's epilogue into b, and sets their layouts in p. With transB, up is
-// the transpose of its file, like B.
-func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Problem, b *gemm.Buffers,
-	transB bool) (err error) {
+// read reads the operands of the epilogue, in the types and sizes that p has for them, and gives
+// them to k. With transB, up is the transpose of its file, like B.
+func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, k *call.Call, p *gemm.Problem, transB bool) error {
 	if f.bias != "" {
-		if b[gemm.Bias], err = f.vector(ctx, files, gemm.Bias, "bias", f.bias, p); err != nil {
+		if err := f.vector(ctx, files, k, gemm.Bias, "bias", f.bias, p); err != nil {
 			return err
 		}
 	}
 	for _, x := range extraFlags {
-		file, want := f.files[x.extra], p.Layout(x.extra)
-		switch {
+		var err error
+		switch file := f.files[x.extra]; {
 		case file == "":
-			continue
 		case p.Epilogue.VectorDim(x.extra) != gemm.BiasNone:
-			b[x.extra], err = f.vector(ctx, files, x.extra, x.flag, file, p)
+			err = f.vector(ctx, files, k, x.extra, x.flag, file, p)
 		default:
-			up := x.extra == gemm.Up
-			if want, b[x.extra], err = f.matrix(ctx, files, x.flag, file, want, up && transB); err != nil {
-				return err
-			}
-			if up {
-				*p, err = p.GatedBy(want)
-			} else {
-				*p, err = p.Plus(want)
-			}
+			var l gemm.Layout
+			var data []byte
+			l, data, err = f.matrix(ctx, files, x.flag, file, p.Layout(x.extra), x.extra == gemm.Up && transB)
+			k.GiveMatrix(x.extra, l, data)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if l := p.Layout(gemm.OutScale); p.Epilogue.OutScale {
-		b[gemm.OutScale] = make([]byte, l.Bytes())
-		l.Type.Set(b[gemm.OutScale], 0, f.scale.in(l.Type))
+	if p.Epilogue.OutScale {
+		giveNumber(k, gemm.OutScale, p.ScaleType(), f.scale.in(p.ScaleType()))
 	}
 	return nil
 }
 
-// vector reads vector o, which has one element for each row or column of C.
-func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, o gemm.Operand, flag, file string,
-	p *gemm.Problem) ([]byte, error) {
+// vector reads vector o, which has one element for each row or column of C, and gives it to k.
+func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, k *call.Call, o gemm.Operand, flag, file string,
+	p *gemm.Problem) error {
 	want := p.Layout(o)
 	if n, ok := f.zeroNumber(o); ok {
-		return repeated(want, float64(n)), nil
+		giveNumber(k, o, want.Type, float64(n))
+		return nil
 	}
 	along := map[gemm.BiasDim]string{gemm.BiasRow: "row", gemm.BiasCol: "column"}[p.Epilogue.VectorDim(o)]
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
+		return fmt.Errorf("--%s: %w", flag, err)
 	}
-	if m.OpCols() == 1 && isZero(o) {
-		return repeated(want, want.Type.At(m.Data, 0)), nil
-	}
-	if m.OpCols() != want.Cols {
-		return nil, fmt.Errorf("%w: --%s %s has %d %s and C has %d %s: want one element for each", gemm.ErrShape,
+	if m.OpCols() != want.Cols && !(m.OpCols() == 1 && isZero(o)) {
+		return fmt.Errorf("%w: --%s %s has %d %s and C has %d %s: want one element for each", gemm.ErrShape,
 			flag, file, m.OpCols(), plural("element", m.OpCols()), want.Cols, plural(along, want.Cols))
 	}
-	return m.Data, nil
+	k.GiveMatrix(o, m.Layout, m.Data)
+	return nil
+}
+
+// giveNumber gives a number of type t to k, for a vector whose elements are all that number.
+func giveNumber(k *call.Call, o gemm.Operand, t dtype.Type, v float64) {
+	l := gemm.Dense(t, 1, 1)
+	data := make([]byte, l.Bytes())
+	t.Set(data, 0, v)
+	k.GiveMatrix(o, l, data)
 }
 
 // isZero reports whether o is a zero point of A or B.
@@ -157,15 +158,6 @@ func (f *epilogueFlags) zeroNumber(o gemm.Operand) (n int64, ok bool) {
 	}
 	n, err := strconv.ParseInt(f.files[o], 10, 32)
 	return n, err == nil
-}
-
-// repeated returns the memory of a vector of layout l whose elements are all v.
-func repeated(l gemm.Layout, v float64) []byte {
-	data := make([]byte, l.Bytes())
-	for i := range l.Cols {
-		l.Type.Set(data, i, v)
-	}
-	return data
 }
 
 // matrix reads a matrix, or the transpose of a matrix, with the shape of want. It copies the matrix

@@ -167,8 +167,8 @@ func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 
 // newResult returns memory for the result. The errors report that the product does not fit into
 // memory, or its result into the file system of the output file.
-func (f *mulFlags) newResult(p *gemm.Problem, plan *dispatch.Plan, o matio.WriteOptions,
-	stderr io.Writer) (*matio.Result, error) {
+func (f *mulFlags) newResult(plan *dispatch.Plan, o matio.WriteOptions, stderr io.Writer) (*matio.Result, error) {
+	p := &plan.Problem
 	room := func(bytes int) error {
 		return host.CheckMemory(bytes+plan.Memory(), fmt.Sprintf("the product with its %d×%d result", p.M, p.N))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/call"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
@@ -34,11 +35,11 @@ func (f *mulFlags) runRanks(ctx context.Context, c *cobra.Command, args []string
 	if err != nil {
 		return err
 	}
-	request, epilogue, err := f.parse()
+	k, err := f.parse()
 	if err != nil {
 		return err
 	}
-	if err := f.checkShared(args, request.Device.List); err != nil {
+	if err := f.checkShared(args, k.Device.List); err != nil {
 		return err
 	}
 	place.Warn = func(text string) { fmt.Fprintln(stderr, "warning:", text) }
@@ -46,7 +47,7 @@ func (f *mulFlags) runRanks(ctx context.Context, c *cobra.Command, args []string
 	if starts {
 		if f.threads == 0 {
 			f.threads = rankThreads(place.Size)
-			request.Threads = f.threads
+			k.Threads = f.threads
 			if err := c.Flags().Set("threads", fmt.Sprint(f.threads)); err != nil {
 				return err
 			}
@@ -67,8 +68,8 @@ func (f *mulFlags) runRanks(ctx context.Context, c *cobra.Command, args []string
 	defer g.Close()
 	work, stop := g.Context(ctx)
 	defer stop()
-	r := rankRun{mulFlags: f, group: g, request: request, stderr: stderr}
-	if err := r.run(work, args[0], args[1], epilogue, stdout); err != nil {
+	r := rankRun{mulFlags: f, group: g, call: k, stderr: stderr}
+	if err := r.run(work, args[0], args[1], stdout); err != nil {
 		return groupError(g, err)
 	}
 	return nil
@@ -97,9 +98,9 @@ func (f *mulFlags) checkShared(args []string, list string) error {
 // rankRun is the work of one rank.
 type rankRun struct {
 	*mulFlags
-	group   *ranks.Group
-	request dispatch.Request
-	stderr  io.Writer
+	group  *ranks.Group
+	call   *call.Call
+	stderr io.Writer
 }
 
 // rankReport is the result of one rank, which rank 0 gathers.
@@ -109,45 +110,44 @@ type rankReport struct {
 	Verified *dispatch.Report
 }
 
-func (r *rankRun) run(ctx context.Context, fileA, fileB string, epilogue gemm.Epilogue, stdout io.Writer) (err error) {
-	if r.request.Device, err = team.DeviceOf(r.device, r.group.LocalRank()); err != nil {
+func (r *rankRun) run(ctx context.Context, fileA, fileB string, stdout io.Writer) (err error) {
+	if r.call.Device, err = team.DeviceOf(r.device, r.group.LocalRank()); err != nil {
 		return err
 	}
-	if err := dispatch.CheckDevice(r.request.Device); err != nil {
+	if err := dispatch.CheckDevice(r.call.Device); err != nil {
 		return err
 	}
 	r.files.mapFrom = mapFrom
 	defer r.files.close()
 	start := time.Now()
-	problem, buffers, err := r.load(ctx, fileA, fileB, epilogue)
+	whole, err := r.load(ctx, r.call, fileA, fileB)
 	if err != nil {
 		return err
 	}
-	c0, err := r.readC0(ctx, &problem)
+	c0, err := r.readC0(ctx, &whole.Problem)
 	if err != nil {
 		return err
 	}
-	if err := r.agree(ctx, &problem, &buffers, c0); err != nil {
+	if err := r.agree(ctx, whole, c0); err != nil {
 		return err
 	}
 	bar := newProgress(r.stderr)
 	defer bar.close()
-	r.request.Problem, r.request.Timed, r.request.Progress = problem, true, bar.update
-	whole, err := r.plan(ctx)
+	whole.Once, whole.Timed, whole.Progress = true, true, bar.update
+	if err := r.plan(ctx, whole); err != nil {
+		return err
+	}
+	area, err := r.divide(ctx, &whole.Plan)
 	if err != nil {
 		return err
 	}
-	area, err := r.divide(ctx, whole)
-	if err != nil {
-		return err
-	}
-	out, err := r.create(ctx, &problem)
+	out, err := r.create(ctx, &whole.Problem)
 	if err != nil {
 		return err
 	}
 	defer out.Discard()
 	read := time.Since(start)
-	c, report, err := r.compute(ctx, whole, area, &buffers, c0)
+	c, report, err := r.compute(ctx, whole, area, c0)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *rankRun) run(ctx context.Context, fileA, fileB string, epilogue gemm.Ep
 	if report, err = r.commit(ctx, report, out); err != nil || r.group.Rank() > 0 {
 		return err
 	}
-	result := resultOf(whole, report.Took)
+	result := resultOf(&whole.Plan, report.Took)
 	result.Ranks, result.File, result.Verified = r.group.Size(), r.out, report.Verified
 	result.Read, result.Compile, result.Write = read.Seconds(), report.Compile.Seconds(), time.Since(start).Seconds()
 	return r.report(stdout, r.stderr, result)
@@ -167,13 +167,14 @@ func (r *rankRun) run(ctx context.Context, fileA, fileB string, epilogue gemm.Ep
 
 // agree checks that all ranks have the same product, files with the same contents and the same kind
 // of device.
-func (r *rankRun) agree(ctx context.Context, p *gemm.Problem, b *gemm.Buffers, c0 *matio.Matrix) error {
+func (r *rankRun) agree(ctx context.Context, whole *dispatch.Product, c0 *matio.Matrix) error {
+	p, b := &whole.Problem, &whole.Buffers
 	values := [][2]string{
 		{"the product", p.String()},
 		{"alpha, beta, precision and row invariance",
 			fmt.Sprintf("%v, %v, %v, %v", real(p.Alpha), real(p.Beta), p.Precision, p.Invariance)},
 		{"the epilogue", fmt.Sprintf("%+v", p.Epilogue)},
-		{"the kind of the device", r.request.Device.Kind.String()},
+		{"the kind of the device", r.call.Device.Kind.String()},
 		{"--kernel", cmp.Or(r.kernel, "none")},
 		{"the name of the output file (-o)", filepath.Base(r.out)},
 	}
@@ -219,29 +220,29 @@ func fingerprint(data []byte) (text string, err error) {
 const maxPeerText = 200
 
 // plan plans the product with the kernel that rank 0 chooses.
-func (r *rankRun) plan(ctx context.Context) (whole *dispatch.Plan, err error) {
+func (r *rankRun) plan(ctx context.Context, whole *dispatch.Product) (err error) {
 	var choice []byte
 	if r.group.Rank() == 0 {
-		if whole, err = dispatch.New(r.request); err != nil {
-			return nil, err
+		if err := whole.Decide(); err != nil {
+			return err
 		}
 		if choice, err = json.Marshal(whole.Choice()); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if choice, err = r.group.Broadcast(ctx, "the choice of the kernel", 0, choice); err != nil || whole != nil {
-		return whole, err
+	if choice, err = r.group.Broadcast(ctx, "the choice of the kernel", 0, choice); err != nil || r.group.Rank() == 0 {
+		return err
 	}
 	var chosen backend.Choice
 	if err := json.Unmarshal(choice, &chosen); err != nil {
-		return nil, fmt.Errorf("choice of rank 0: %s", phrase.Printable(err.Error(), maxPeerText))
+		return fmt.Errorf("choice of rank 0: %s", phrase.Printable(err.Error(), maxPeerText))
 	}
 	chosen = chosen.Printable()
-	r.request.Choice = &chosen
-	if whole, err = dispatch.New(r.request); err != nil {
-		err = fmt.Errorf("%w; rank 0 chose %v, and --kernel chooses for all", err, chosen)
+	whole.Request.Choice = &chosen
+	if err := whole.Decide(); err != nil {
+		return fmt.Errorf("%w; rank 0 chose %v, and --kernel chooses for all", err, chosen)
 	}
-	return whole, err
+	return nil
 }
 
 // divide returns this rank's area of C. All ranks have the same kernel and order of the sums. A
@@ -294,7 +295,7 @@ func (r *rankRun) create(ctx context.Context, p *gemm.Problem) (*matio.Shared, e
 }
 
 // compute computes an area of C in memory of its own.
-func (r *rankRun) compute(ctx context.Context, whole *dispatch.Plan, a gemm.Area, b *gemm.Buffers,
+func (r *rankRun) compute(ctx context.Context, whole *dispatch.Product, a gemm.Area,
 	c0 *matio.Matrix) (c []byte, report rankReport, err error) {
 	if a.Rows == 0 || a.Cols == 0 {
 		return nil, report, ctx.Err()
@@ -304,7 +305,7 @@ func (r *rankRun) compute(ctx context.Context, whole *dispatch.Plan, a gemm.Area
 		return nil, report, err
 	}
 	p := &part.Problem
-	_, memory, err := whole.Problem.Part(a, b)
+	_, memory, err := whole.Problem.Part(a, &whole.Buffers)
 	if err != nil {
 		return nil, report, err
 	}
@@ -315,7 +316,7 @@ func (r *rankRun) compute(ctx context.Context, whole *dispatch.Plan, a gemm.Area
 	c = alignedBytes(p.C().Bytes())
 	memory[gemm.C] = c
 	if !part.Device().Kind.IsGPU() {
-		if err := r.unmap(p, b, &memory); err != nil {
+		if err := r.unmap(p, &whole.Buffers, &memory); err != nil {
 			return nil, report, err
 		}
 	}

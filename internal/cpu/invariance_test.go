@@ -20,7 +20,7 @@ func TestRowInvariantISAs(t *testing.T) {
 	for range testkit.Cases(30, 200) {
 		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
 			m, n, k := 1+rng.IntN(40), 1+rng.IntN(100), 1+rng.IntN([]int{8, 1500}[rng.IntN(2)])
-			p := testkit.Product(t, typ, typ, m, n, k).WithRowInvariance(false)
+			p := testkit.Product(t, typ, typ, m, n, k).WithRowInvariance()
 			b := gemm.Buffers{gemm.A: someBytes(rng, p.Layouts[gemm.A]), gemm.B: someBytes(rng, p.Layouts[gemm.B])}
 			if tiny := tinyOf[typ]; tiny > 0 && rng.IntN(3) == 0 { // all products underflow, and sum to -0
 				b = gemm.Buffers{gemm.A: equalBytes(p.Layouts[gemm.A], tiny), gemm.B: equalBytes(p.Layouts[gemm.B], -tiny)}
@@ -93,7 +93,7 @@ func someBytes(rng *rand.Rand, l gemm.Layout) []byte {
 // TestRowInvariantRefused checks that kernels, block sizes, methods and packed matrices with
 // another order of summation are refused.
 func TestRowInvariantRefused(t *testing.T) {
-	p := testkit.Product(t, dtype.F32, dtype.F32, 3, 40, 5000).WithRowInvariance(false)
+	p := testkit.Product(t, dtype.F32, dtype.F32, 3, 40, 5000).WithRowInvariance()
 	packed, err := Pack(t.Context(), p.Layouts[gemm.B], make([]byte, p.B().Bytes()), &backend.Options{})
 	if err != nil {
 		t.Fatal(err)

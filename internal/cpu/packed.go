@@ -51,7 +51,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o *backend.Options) (*Pa
 		return nil, err
 	}
 	if o.RowInvariant {
-		p = p.WithRowInvariance(false)
+		p = p.WithRowInvariance()
 	}
 	if c.kernel, err = c.kernel.with(&backend.Config{}, &p); err != nil {
 		return nil, err

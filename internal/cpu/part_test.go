@@ -45,7 +45,7 @@ func TestParts(t *testing.T) {
 					b[gemm.Up] = bytes.Clone(b[gemm.B])
 				}
 				if rng.IntN(4) == 0 && !k.naive && k.ordered {
-					p = p.WithRowInvariance(false)
+					p = p.WithRowInvariance()
 				}
 				for o, m := range b {
 					if l := p.Layout(gemm.Operand(o)); p.Uses(gemm.Operand(o)) && !l.Type.Info().Integer {

@@ -32,48 +32,53 @@ const (
 	Grouped
 )
 
-// Strided returns a batch of count products like p, with the strides of b. It returns ErrShape if a
-// stride makes parts of C overlap or overflows, and ErrUnsupported if the epilogue reads more than
-// a bias.
+// Strided returns a batch of count products like p, which is complete, with the strides of b. It
+// returns ErrShape if a stride makes parts of C overlap or overflows, and ErrUnsupported if the
+// epilogue reads more than a bias.
 func (p Problem) Strided(count int, b Batch) (Problem, error) {
-	if err := p.plain(); err != nil {
-		return p, err
-	}
 	b.Kind, b.Count = Strided, count
 	p.Batch = b
-	if count < 0 {
-		return p, fmt.Errorf("%w: a batch of %d products", ErrShape, count)
-	}
-	for o := range C + 1 {
-		if _, err := p.Layouts[o].Span(count, b.Stride[o], o.String()); err != nil {
-			return p, err
-		}
-	}
-	if l := p.Layouts[C]; count > 1 && l.Len() > 0 && b.Stride[C] < l.Len() &&
-		(b.Stride[C] < l.Cols || (count-1)*b.Stride[C]+l.Cols > l.LD) {
-		return p, fmt.Errorf("%w: C's of %v begin every %d elements, so that they overlap", ErrShape, l, b.Stride[C])
-	}
-	return p, nil
+	return p, p.checkBatch(false)
 }
 
-// Grouped returns the products of count groups of p's rows, with a B every stride elements. The
-// errors are ErrShape, and ErrUnsupported for a transposed A and an epilogue that reads more than a
-// bias.
+// Grouped returns the products of count groups of the rows of p, which is complete, with a B every
+// stride elements. The errors are ErrShape, and ErrUnsupported for a transposed A and an epilogue
+// that reads more than a bias.
 func (p Problem) Grouped(count, stride int) (Problem, error) {
+	p.Batch = Batch{Kind: Grouped, Count: count, Stride: Strides{B: stride}}
+	return p, p.checkBatch(false)
+}
+
+// checkBatch checks the batch. swapped reports whether the caller's C is transposed.
+func (p *Problem) checkBatch(swapped bool) error {
+	b := &p.Batch
+	if b.Kind == Grouped && swapped {
+		return fmt.Errorf("%w: groups of rows of a C that is stored by columns", ErrUnsupported)
+	}
 	if err := p.plain(); err != nil {
-		return p, err
+		return err
 	}
 	switch {
-	case count < 0:
-		return p, fmt.Errorf("%w: %d groups", ErrShape, count)
-	case p.A().Trans:
-		return p, fmt.Errorf("%w: groups of rows of an A that is stored by columns", ErrUnsupported)
+	case b.Kind == Strided && b.Count < 0:
+		return fmt.Errorf("%w: a batch of %d products", ErrShape, b.Count)
+	case b.Kind == Grouped && b.Count < 0:
+		return fmt.Errorf("%w: %d groups", ErrShape, b.Count)
+	case b.Kind == Grouped && p.A().Trans:
+		return fmt.Errorf("%w: groups of rows of an A that is stored by columns", ErrUnsupported)
+	case b.Kind == Grouped:
+		_, err := p.B().Span(b.Count, b.Stride[B], "B")
+		return err
 	}
-	if _, err := p.B().Span(count, stride, "B"); err != nil {
-		return p, err
+	for o := range C + 1 {
+		if _, err := p.Layouts[o].Span(b.Count, b.Stride[o], o.String()); err != nil {
+			return err
+		}
 	}
-	p.Batch = Batch{Kind: Grouped, Count: count, Stride: Strides{B: stride}}
-	return p, nil
+	if l := p.Layouts[C]; b.Count > 1 && l.Len() > 0 && b.Stride[C] < l.Len() &&
+		(b.Stride[C] < l.Cols || (b.Count-1)*b.Stride[C]+l.Cols > l.LD) {
+		return fmt.Errorf("%w: C's of %v begin every %d elements, so that they overlap", ErrShape, l, b.Stride[C])
+	}
+	return nil
 }
 
 // plain returns an error if p uses an operand that each product of a batch would need.

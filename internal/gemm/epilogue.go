@@ -189,48 +189,56 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// Plus returns p with a residual of layout l; the default has no padding. The residual must be
-// stored like C, by rows or by columns: if New has swapped the matrices for a transposed C, l must
-// be that of the transpose. The errors are ErrShape and ErrUnsupported.
-func (p Problem) Plus(l Layout) (Problem, error) {
+// checkResidual checks the residual, which must be stored like C, by rows or by columns. Without a
+// layout it gets the one of a matrix without padding.
+func (p *Problem) checkResidual() error {
+	l := &p.Layouts[Residual]
+	if l.Type == dtype.Invalid {
+		*l = Dense(p.Out(), p.C().Rows, p.C().Cols)
+	}
 	if err := l.Check("the residual"); err != nil {
-		return p, err
+		return err
 	}
 	switch {
-	case !p.Epilogue.Residual:
-		return p, fmt.Errorf("%w: a residual for an epilogue without one", ErrUnsupported)
 	case l.OpRows() != p.M || l.OpCols() != p.N:
-		return p, fmt.Errorf("%w: the residual is %d×%d, want %d×%d like C", ErrShape, l.OpRows(), l.OpCols(), p.M, p.N)
+		return fmt.Errorf("%w: the residual is %d×%d, want %d×%d like C", ErrShape, l.OpRows(), l.OpCols(), p.M, p.N)
 	case l.Type != p.Out():
-		return p, fmt.Errorf("%w: a residual of %v for a result of %v", ErrUnsupported, l.Type, p.Out())
+		return fmt.Errorf("%w: a residual of %v for a result of %v", ErrUnsupported, l.Type, p.Out())
 	case l.Trans:
-		return p, fmt.Errorf("%w: a residual that is stored by columns for a C by rows, or the other way round",
-			ErrUnsupported)
+		return fmt.Errorf("%w: a residual that is stored by columns for a C by rows, or the other way round", ErrUnsupported)
 	}
-	p.Layouts[Residual] = l
-	p.Layouts[Residual].Conj = false
-	return p, nil
+	l.Conj = false
+	return nil
 }
 
-// GatedBy returns p with a second B of layout l; the default has no padding. It must be stored like
-// B, by rows or by columns. The errors are ErrShape and ErrUnsupported.
-func (p Problem) GatedBy(l Layout) (Problem, error) {
+// checkGated checks a gated product and its second B, which must be stored like B, by rows or by
+// columns. Without a layout it gets the one of a matrix without padding. swapped reports whether
+// the caller's C is transposed.
+func (p *Problem) checkGated(swapped bool) error {
+	switch {
+	case swapped:
+		return fmt.Errorf("%w: a gated product with a transposed C", ErrUnsupported)
+	case p.Beta != 0:
+		return fmt.Errorf("%w: a gated product with a beta of %v, want 0", ErrUnsupported, real(p.Beta))
+	}
+	l := &p.Layouts[Up]
+	if l.Type == dtype.Invalid {
+		*l = Dense(p.B().Type, p.B().Rows, p.B().Cols)
+		l.Trans = p.B().Trans
+	}
 	if err := l.Check("up"); err != nil {
-		return p, err
+		return err
 	}
 	switch {
-	case !p.Epilogue.Gated:
-		return p, fmt.Errorf("%w: a second B for a product that is not gated", ErrUnsupported)
 	case l.OpRows() != p.K || l.OpCols() != p.N:
-		return p, fmt.Errorf("%w: up is %d×%d, want %d×%d like B", ErrShape, l.OpRows(), l.OpCols(), p.K, p.N)
+		return fmt.Errorf("%w: up is %d×%d, want %d×%d like B", ErrShape, l.OpRows(), l.OpCols(), p.K, p.N)
 	case l.Type != p.B().Type:
-		return p, fmt.Errorf("%w: up holds %v and B holds %v: convert one of them", ErrUnsupported, l.Type, p.B().Type)
+		return fmt.Errorf("%w: up holds %v and B holds %v: convert one of them", ErrUnsupported, l.Type, p.B().Type)
 	case l.Trans != p.B().Trans:
-		return p, fmt.Errorf("%w: an up that is stored by columns for a B by rows, or the other way round", ErrUnsupported)
+		return fmt.Errorf("%w: an up that is stored by columns for a B by rows, or the other way round", ErrUnsupported)
 	}
-	p.Layouts[Up] = l
-	p.Layouts[Up].Conj = false
-	return p, nil
+	l.Conj = false
+	return nil
 }
 
 // Other returns the second product of a gated one: α·op(A)·op(Up), in ScaleType and without

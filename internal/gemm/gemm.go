@@ -184,23 +184,19 @@ func (l *Layout) Check(name string) error {
 }
 
 // Problem describes a product without its data. It is comparable, so it can be the key of a map.
-// Make it with [New], which checks it.
+// Make it with [Problem.Complete] or [New], which check it.
 type Problem struct {
 	M, N, K     int
-	Layouts     Layouts    // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
+	Layouts     Layouts
 	Alpha, Beta complex128 // real and rounded to ScaleType; backends use their real parts
 	Epilogue    Epilogue
-	DataLen     int        // the count of numbers that the epilogue's function reads
-	Precision   Precision  // see [Problem.WithPrecision]
-	Batch       Batch      // see [Problem.Strided] and [Problem.Grouped]
-	Invariance  Invariance // see [Problem.WithRowInvariance]
+	DataLen     int // the count of numbers that the epilogue's function reads
+	Precision   Precision
+	Batch       Batch
+	Invariance  Invariance
 }
 
-// New checks that the matrices can be multiplied and returns their product. The C of a Problem is
-// never transposed: for a transposed C, New returns the equal product Cᵀ ← op(B)ᵀ·op(A)ᵀ, with A
-// and B exchanged, and swapped is true.
-//
-// The errors are ErrShape and ErrUnsupported.
+// New returns the product of matrices with these layouts, as [Problem.Complete] makes it.
 func New(alpha complex128, a, b Layout, beta complex128, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
 	p = Problem{Layouts: Layouts{A: a, B: b, C: c}, Alpha: alpha, Beta: beta, Epilogue: e}
 	if swapped, err = p.Complete(); err != nil {
@@ -209,59 +205,88 @@ func New(alpha complex128, a, b Layout, beta complex128, c Layout, e Epilogue) (
 	return p, swapped, nil
 }
 
-// Complete is [New] for a problem with only its layouts, factors and epilogue set. It rounds the
-// factors to the type in which they apply. It works in place, because copying a Problem takes as
-// long as a product of 16×16.
+// Complete checks the product that its caller describes, and makes it one that backends take. The
+// caller sets all fields but M, N and K: of the layouts those of A, B and C, of block scales if
+// there are any, and of a residual and a second B, which by default have no padding. Complete
+// rounds the factors to the type in which they apply.
+//
+// The C of a complete problem is never transposed. A transposed C makes it the equal product
+// Cᵀ ← op(B)ᵀ·op(A)ᵀ, and swapped true: each operand is then [Operand.Transposed] of the caller's,
+// and each matrix transposed. A complete problem may be changed and completed again.
+//
+// The errors are ErrShape and ErrUnsupported. Complete works in place, because copying a Problem
+// takes as long as a product of 16×16.
 func (p *Problem) Complete() (swapped bool, err error) {
-	if err := p.A().Check("A"); err != nil {
-		return false, err
-	}
-	if err := p.B().Check("B"); err != nil {
-		return false, err
-	}
-	if err := p.C().Check("C"); err != nil {
-		return false, err
-	}
-	switch {
-	case p.A().OpCols() != p.B().OpRows():
-		return false, fmt.Errorf("%w: A is %d×%d and B is %d×%d: want a B of %d×%d", ErrShape, p.A().OpRows(),
-			p.A().OpCols(), p.B().OpRows(), p.B().OpCols(), p.A().OpCols(), p.B().OpCols())
-	case p.C().OpRows() != p.A().OpRows() || p.C().OpCols() != p.B().OpCols():
-		return false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
-			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(),
-			p.B().OpRows(), p.B().OpCols())
-	case p.In().Signed() != p.B().Type.Signed():
-		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.In(), p.B().Type)
-	}
-	if err := p.checkTypes(); err != nil {
+	if err := p.checkProduct(); err != nil {
 		return false, err
 	}
 	p.roundFactors()
 	if err := p.checkEpilogue(); err != nil {
 		return false, err
 	}
-	switch {
-	case p.Epilogue.Gated && p.C().Trans:
-		return false, fmt.Errorf("%w: a gated product with a transposed C", ErrUnsupported)
-	case p.Epilogue.Gated && p.Beta != 0:
-		return false, fmt.Errorf("%w: a gated product with a beta of %v, want 0", ErrUnsupported, real(p.Beta))
-	}
 	if swapped = p.C().Trans; swapped {
-		p.Layouts[A], p.Layouts[B], p.Layouts[C] = p.B().T(), p.A().T(), p.C().T()
-		p.Epilogue = p.Epilogue.transposed()
+		p.transpose()
 	}
 	if p.A().Conj || p.B().Conj || p.C().Conj { // without the test, copies of the layouts wait for the stores
 		p.A().Conj, p.B().Conj, p.C().Conj = false, false, false
 	}
 	p.M, p.N, p.K = p.A().OpRows(), p.B().OpCols(), p.A().OpCols()
-	if p.Epilogue.Residual {
-		p.Layouts[Residual] = Dense(p.Out(), p.C().Rows, p.C().Cols)
+	if p.Precision != Native {
+		err = p.Precision.Check(p.In())
 	}
-	if p.Epilogue.Gated {
-		p.Layouts[Up] = Dense(p.B().Type, p.B().Rows, p.B().Cols)
-		p.Layouts[Up].Trans = p.B().Trans
+	if err == nil && p.BlockScaled() {
+		err = p.checkScales(swapped)
 	}
-	return swapped, nil
+	if err == nil && p.Batch.Kind != Single {
+		err = p.checkBatch(swapped)
+	}
+	if err == nil && p.Epilogue.Residual {
+		err = p.checkResidual()
+	}
+	if err == nil && p.Epilogue.Gated {
+		err = p.checkGated(swapped)
+	}
+	return swapped, err
+}
+
+// checkProduct checks A, B, C and the factors.
+func (p *Problem) checkProduct() error {
+	if err := p.A().Check("A"); err != nil {
+		return err
+	}
+	if err := p.B().Check("B"); err != nil {
+		return err
+	}
+	if err := p.C().Check("C"); err != nil {
+		return err
+	}
+	switch {
+	case p.A().OpCols() != p.B().OpRows():
+		return fmt.Errorf("%w: A is %d×%d and B is %d×%d: want a B of %d×%d", ErrShape, p.A().OpRows(),
+			p.A().OpCols(), p.B().OpRows(), p.B().OpCols(), p.A().OpCols(), p.B().OpCols())
+	case p.C().OpRows() != p.A().OpRows() || p.C().OpCols() != p.B().OpCols():
+		return fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
+			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(),
+			p.B().OpRows(), p.B().OpCols())
+	case p.In().Signed() != p.B().Type.Signed():
+		return fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.In(), p.B().Type)
+	}
+	return p.checkTypes()
+}
+
+// transpose makes p the product of the transposes, Cᵀ ← op(B)ᵀ·op(A)ᵀ.
+func (p *Problem) transpose() {
+	l := p.Layouts
+	for o := range Bias {
+		if l[o].Type != dtype.Invalid {
+			p.Layouts[o.Transposed()] = l[o].T()
+		}
+	}
+	p.Epilogue = p.Epilogue.transposed()
+	p.Batch.Stride[A], p.Batch.Stride[B] = p.Batch.Stride[B], p.Batch.Stride[A]
+	if p.Invariance == InvariantRows {
+		p.Invariance = InvariantColumns
+	}
 }
 
 // either returns a list such as "float32 or float16".
@@ -323,8 +348,8 @@ func (p *Problem) orFloat() string {
 	return ", or a result of " + either(floats)
 }
 
-// WithPrecision returns p in another precision than the element type's native one. The error is
-// ErrUnsupported.
+// WithPrecision returns a complete p in another precision than the element type's native one. The
+// error is ErrUnsupported.
 func (p Problem) WithPrecision(precision Precision) (Problem, error) {
 	p.Precision = precision
 	return p, precision.Check(p.In())

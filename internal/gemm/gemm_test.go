@@ -227,8 +227,9 @@ func TestConjugateOfReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plus, err := plain.Plus(same(Dense(f32, 2, 4)))
-		if err != nil {
+		plus := plain
+		plus.Layouts[Residual] = same(Dense(f32, 2, 4))
+		if _, err := plus.Complete(); err != nil {
 			t.Fatal(err)
 		}
 		swapped, _, err := New(1, op(Dense(f32, 3, 2)), op(Dense(f32, 4, 3)), 0, op(Dense(f32, 4, 2)), Epilogue{})
@@ -239,14 +240,16 @@ func TestConjugateOfReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gated, err = gated.GatedBy(op(Dense(f32, 4, 3))); err != nil {
+		gated.Layouts[Up] = op(Dense(f32, 4, 3))
+		if _, err := gated.Complete(); err != nil {
 			t.Fatal(err)
 		}
 		scaled, _, err := New(1, Dense(f8, 2, 3), Dense(f8, 3, 4), 0, Dense(f32, 2, 4), Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if scaled, err = scaled.Scaled(op(Dense(f32, 1, 2)), op(Dense(f32, 4, 1)), false); err != nil {
+		scaled.Layouts[ScaleA], scaled.Layouts[ScaleB] = op(Dense(f32, 1, 2)), op(Dense(f32, 4, 1))
+		if _, err := scaled.Complete(); err != nil {
 			t.Fatal(err)
 		}
 		return []Problem{plain, plus, swapped, gated, scaled}

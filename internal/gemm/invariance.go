@@ -16,12 +16,9 @@ const (
 	InvariantColumns
 )
 
-// WithRowInvariance returns p with rows that do not depend on each other. If swapped is set, p is
-// the product of the transposes; see [New].
-func (p Problem) WithRowInvariance(swapped bool) Problem {
-	if p.Invariance = InvariantRows; swapped {
-		p.Invariance = InvariantColumns
-	}
+// WithRowInvariance returns p with rows that do not depend on each other.
+func (p Problem) WithRowInvariance() Problem {
+	p.Invariance = InvariantRows
 	return p
 }
 

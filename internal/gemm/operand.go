@@ -18,7 +18,7 @@ const (
 	C                           // M×N, written, and read unless beta is 0
 	Residual                    // M×N elements of C's type, added after the activation
 	Up                          // K×N elements of B's type: the second B of a gated product
-	ScaleA                      // block scales of A, see [Problem.Scaled]
+	ScaleA                      // block scales of A, see scales.go
 	ScaleB                      // block scales of B
 	Bias                        // M or N elements of C's type
 	RowScale                    // M numbers of ScaleType

@@ -11,29 +11,30 @@ import (
 // rows or columns that share one, unless each row or column has its own scales.
 const ScaleBlock = 128
 
-// Scaled returns p with block scales, by which the elements of op(A) and op(B) are multiplied. The
-// product is
+// Block scales are two float32 matrices by which the elements of op(A) and op(B) are multiplied,
+// with an element for each [ScaleBlock] of K. The product is
 //
 //	Σₖ scaleA(i, k)·op(A)(i, k) · scaleB(k, j)·op(B)(k, j)
 //
-// a and b are float32 matrices with an element for each [ScaleBlock] of K: a is
-// M×⌈K/128⌉, or ⌈M/128⌉×⌈K/128⌉, oriented like op(A), and b ⌈K/128⌉×N, or ⌈K/128⌉×⌈N/128⌉, oriented
-// like op(B). They belong to the A and B given to New; swapped is its result.
-//
-// The errors are ErrShape, and ErrUnsupported for batches and for elements other than 8-bit floats.
-func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
+// The scales of A are M×⌈K/128⌉, or ⌈M/128⌉×⌈K/128⌉, oriented like op(A), and those of B
+// ⌈K/128⌉×N, or ⌈K/128⌉×⌈N/128⌉, oriented like op(B).
+
+// checkScales checks the block scales. The errors name those of the caller, whose C is transposed
+// if swapped is set.
+func (p *Problem) checkScales(swapped bool) error {
 	if t := p.In(); t != dtype.F8E4M3 && t != dtype.F8E5M2 {
-		return p, fmt.Errorf("%w: block scales of %v: they are for 8-bit floats", ErrUnsupported, t)
+		return fmt.Errorf("%w: block scales of %v: they are for 8-bit floats", ErrUnsupported, t)
 	}
 	if p.Batch.Kind != Single {
-		return p, fmt.Errorf("%w: a batch with block scales", ErrUnsupported)
+		return fmt.Errorf("%w: a batch with block scales", ErrUnsupported)
 	}
 	if p.Epilogue.Gated {
-		return p, fmt.Errorf("%w: a gated product with block scales", ErrUnsupported)
+		return fmt.Errorf("%w: a gated product with block scales", ErrUnsupported)
 	}
 	m, n, steps := p.M, p.N, ScaleBlocks(p.K)
+	a, b := p.Layouts[ScaleA], p.Layouts[ScaleB]
 	if swapped {
-		m, n = n, m
+		m, n, a, b = n, m, b.T(), a.T()
 	}
 	for _, x := range []struct {
 		name         Operand
@@ -44,22 +45,18 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 		{ScaleB, b, [2]int{steps, n}, [2]int{steps, ScaleBlocks(n)}},
 	} {
 		if err := x.l.Check(x.name.Phrase()); err != nil {
-			return p, err
+			return err
 		}
 		if x.l.Type != dtype.F32 {
-			return p, fmt.Errorf("%w: %v in %v, want float32", ErrUnsupported, x.name, x.l.Type)
+			return fmt.Errorf("%w: %v in %v, want float32", ErrUnsupported, x.name, x.l.Type)
 		}
 		if is := [2]int{x.l.OpRows(), x.l.OpCols()}; is != x.fine && is != x.coarse {
-			return p, fmt.Errorf("%w: the %v are %d×%d, want %d×%d or %d×%d", ErrShape, x.name, is[0], is[1], x.fine[0],
+			return fmt.Errorf("%w: the %v are %d×%d, want %d×%d or %d×%d", ErrShape, x.name, is[0], is[1], x.fine[0],
 				x.fine[1], x.coarse[0], x.coarse[1])
 		}
 	}
-	if swapped {
-		a, b = b.T(), a.T()
-	}
-	a.Conj, b.Conj = false, false
-	p.Layouts[ScaleA], p.Layouts[ScaleB] = a, b
-	return p, nil
+	p.Layouts[ScaleA].Conj, p.Layouts[ScaleB].Conj = false, false
+	return nil
 }
 
 // ScaleBlocks returns the number of blocks of n elements.

@@ -48,7 +48,7 @@ func TestTunedChoice(t *testing.T) {
 	if err := tuned.For(TuningKey(b)).Keep(choice); err != nil {
 		t.Fatal(err)
 	}
-	padded, invariant := p, p.WithRowInvariance(false)
+	padded, invariant := p, p.WithRowInvariance()
 	for o := range gemm.C + 1 {
 		padded.Layouts[o] = gemm.Padded(p.Layouts[o])
 	}

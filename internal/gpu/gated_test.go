@@ -134,13 +134,11 @@ func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile)
 	p, _, err := gemm.New([]complex128{1, 1, 0.5, 0}[rng.IntN(4)], lay(in, m, depth, ta), lay(in, depth, n, tb), 0,
 		lay(out, m, n, false), e)
 	if err == nil {
-		p, err = p.GatedBy(lay(in, depth, n, tb))
-	}
-	if err == nil && e.Residual {
-		p, err = p.Plus(lay(out, m, n, false))
-	}
-	if err == nil {
-		p, err = p.WithPrecision(precision)
+		p.Layouts[gemm.Up], p.Precision = lay(in, depth, n, tb), precision
+		if e.Residual {
+			p.Layouts[gemm.Residual] = lay(out, m, n, false)
+		}
+		_, err = p.Complete()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ func TestSerialPartsAssemble(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := []gemm.Problem{p.WithRowInvariance(false)}
+			all := []gemm.Problem{p.WithRowInvariance()}
 			if x.in == dtype.F8E4M3 && x.precision == gemm.Native {
 				all = append(all, testkit.BlockScaled(t, 4096, 4096, 4096, x.out, 1, 128),
 					testkit.BlockScaled(t, 4096, 4096, 4096, x.out, 1, 1))

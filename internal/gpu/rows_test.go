@@ -279,7 +279,7 @@ func TestRowInvariantRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := testkit.Product(t, dtype.F32, dtype.F32, 5, 64, 8192).WithRowInvariance(false)
+	p := testkit.Product(t, dtype.F32, dtype.F32, 5, 64, 8192).WithRowInvariance()
 	o, err := choose.OrderOf(&p, d.Info())
 	if err != nil || o.Part == 0 || o.Part >= p.K {
 		t.Fatalf("order %v, %v: want parts of K", o, err)

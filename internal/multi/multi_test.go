@@ -105,7 +105,7 @@ func TestBits(t *testing.T) {
 			p, err = p.WithPrecision(gemm.F32x3)
 		}
 		if c.rows {
-			p = p.WithRowInvariance(false)
+			p = p.WithRowInvariance()
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -231,18 +231,21 @@ func TestLtScales(t *testing.T) {
 	}
 	rows := gemm.Dense(dtype.F32, 5, m)
 	blocks := gemm.Dense(dtype.F32, 2, 5)
-	if _, err := p.Scaled(rows, blocks.T(), false); !errors.Is(err, gemm.ErrShape) {
+	q := p
+	q.Layouts[gemm.ScaleA], q.Layouts[gemm.ScaleB] = rows, blocks.T()
+	if _, err := q.Complete(); !errors.Is(err, gemm.ErrShape) {
 		t.Errorf("transposed row scales: got error %v, want ErrShape", err)
 	}
-	q, err := p.Scaled(rows.T(), blocks.T(), false)
-	if err != nil {
+	q.Layouts[gemm.ScaleA] = rows.T()
+	if _, err := q.Complete(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Plan(&q, Native); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("leading dimensions 6 and 5: got error %v, want ErrUnsupported", err)
 	}
 	rows.LD, blocks.LD = 8, 8
-	if q, err = p.Scaled(rows.T(), blocks.T(), false); err != nil {
+	q.Layouts[gemm.ScaleA], q.Layouts[gemm.ScaleB] = rows.T(), blocks.T()
+	if _, err := q.Complete(); err != nil {
 		t.Fatal(err)
 	}
 	pl, err := l.Plan(&q, Native)

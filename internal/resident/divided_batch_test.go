@@ -47,8 +47,8 @@ type batchCase struct {
 // run computes the batch on a device, and returns all memory with a C.
 func (c *batchCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 	rng := rand.New(rand.NewPCG(c.seed, 0))
-	p := &Product{Alpha: 1, Beta: c.beta, Epilogue: gemm.Epilogue{Bias: c.bias}, Kernel: c.kernel,
-		Batch: gemm.Batch{Kind: gemm.Strided, Count: c.count}}
+	p := &Product{Problem: gemm.Problem{Alpha: 1, Beta: c.beta, Epilogue: gemm.Epilogue{Bias: c.bias},
+		Batch: gemm.Batch{Kind: gemm.Strided, Count: c.count}}, Kernel: c.kernel}
 	var all []Matrix
 	defer func() {
 		for _, m := range all {
@@ -104,7 +104,7 @@ func (c *batchCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 		}
 		p.Operands[gemm.Bias] = Operand{Host: someElements(rng, c.out, l.Cols), Layout: l}
 	}
-	if err := Gemm(ctx, p); err != nil {
+	if err := compute(ctx, p); err != nil {
 		return nil, err
 	}
 	l := gemm.Dense(c.out, result.Layout.Rows, result.Layout.Cols)
@@ -181,13 +181,16 @@ func TestGPUDividedBatches(t *testing.T) {
 // if each has whole matrices.
 func TestDividedBatchPlan(t *testing.T) {
 	d, all := openSeveral(t, emu.Options{}, several(4)...)
-	p := &Product{Alpha: 1, Batch: gemm.Batch{Kind: gemm.Strided, Count: 20}}
+	p := &Product{Problem: gemm.Problem{Alpha: 1, Batch: gemm.Batch{Kind: gemm.Strided, Count: 20}}}
 	for o := range gemm.C + 1 {
 		m, err := NewBatch(d, gemm.Dense(dtype.F32, 16, 16), 20, split.Rows)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Operands[o].On, p.Batch.Stride[o] = m, m.Layout.Rows*m.Layout.LD
+	}
+	if err := p.complete(); err != nil {
+		t.Fatal(err)
 	}
 	_, division, err := PlanOf(p)
 	const want = "emu:h200 computes products 0 to 4; emu:h200#1 computes products 5 to 9; " +

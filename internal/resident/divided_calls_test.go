@@ -58,13 +58,16 @@ func openCounted(t testing.TB, n int) (*Device, *[]*faulty.Device) {
 // given way, and A and C by rows.
 func plain(t testing.TB, d *Device, kind dtype.Type, m, n, k int, by split.By) *Product {
 	t.Helper()
-	p := &Product{Alpha: 1}
+	p := product(1, 0, nil)
 	for o, l := range []gemm.Layout{gemm.Dense(kind, m, k), gemm.Dense(kind, k, n), gemm.Dense(kind, m, n)} {
 		ways := [...]split.By{split.Rows, by, split.Rows}
 		var err error
 		if p.Operands[o].On, err = New(d, l, ways[o]); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := p.complete(); err != nil {
+		t.Fatal(err)
 	}
 	return p
 }
@@ -186,7 +189,7 @@ func TestDividedRepeated(t *testing.T) {
 			at := rng.Perm(len(all))[:3]
 			alpha, beta := float64(1+rng.IntN(3)), float64(rng.IntN(2))
 			p := product(complex(alpha, 0), complex(beta, 0), []Matrix{all[at[0]], all[at[1]], all[at[2]]})
-			if err := Gemm(t.Context(), p); err != nil {
+			if err := compute(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			want := alpha*side*values[at[0]]*values[at[1]] + beta*values[at[2]]

@@ -280,7 +280,7 @@ func TestDividedOrder(t *testing.T) {
 		a, b, want := fresh(one), fresh(scaled(2)), 1.
 		for range 5 {
 			c := fresh(scaled(0))
-			if err := Gemm(ctx, product(1, 0, []Matrix{a, b, c})); err != nil {
+			if err := compute(ctx, product(1, 0, []Matrix{a, b, c})); err != nil {
 				t.Fatal(err)
 			}
 			want *= 2
@@ -288,7 +288,7 @@ func TestDividedOrder(t *testing.T) {
 			if err := b.CopyIn(ctx, scaled(3), l); err != nil {
 				t.Fatal(err)
 			}
-			if err := Gemm(ctx, product(1, 0, []Matrix{c, b, a})); err != nil { // A = 3·C
+			if err := compute(ctx, product(1, 0, []Matrix{c, b, a})); err != nil { // A = 3·C
 				t.Fatal(err)
 			}
 			want *= 3

@@ -56,7 +56,8 @@ func (c *groupsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 		}
 		return m, err
 	}
-	p := &Product{Alpha: 1, Beta: c.beta, Epilogue: gemm.Epilogue{Bias: c.bias}, Kernel: c.kernel, Verify: c.verify}
+	p := product(1, c.beta, nil)
+	p.Epilogue.Bias, p.Kernel, p.Verify = c.bias, c.kernel, c.verify
 	one := gemm.Dense(c.in, c.k, c.n)
 	if c.transB {
 		one = gemm.Dense(c.in, c.n, c.k)
@@ -100,7 +101,7 @@ func (c *groupsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 		}
 		p.Operands[gemm.GroupEnds] = Operand{On: on}
 	}
-	if err := Gemm(ctx, p); err != nil {
+	if err := compute(ctx, p); err != nil {
 		return nil, err
 	}
 	got := make([]byte, layouts[gemm.C].Bytes())

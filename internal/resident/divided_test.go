@@ -179,8 +179,11 @@ func (c *bitsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Product{Alpha: 1, Beta: c.beta, Epilogue: c.epilogue, Kernel: c.kernel, Precision: c.precision,
-		RowInvariant: c.rowInvariant, Verify: c.verify}
+	p := product(1, c.beta, nil)
+	p.Epilogue, p.Precision, p.Kernel, p.Verify = c.epilogue, c.precision, c.kernel, c.verify
+	if c.rowInvariant {
+		p.Invariance = gemm.InvariantRows
+	}
 	var all []Matrix
 	defer func() {
 		for _, m := range all {
@@ -221,7 +224,7 @@ func (c *bitsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
 		}
 		p.Operands[o].On = m
 	}
-	if err := Gemm(ctx, p); err != nil {
+	if err := compute(ctx, p); err != nil {
 		return nil, err
 	}
 	l := layouts[gemm.C]
@@ -311,7 +314,7 @@ func TestBreakdown(t *testing.T) {
 		d, _ := openSeveral(t, emu.Options{}, several(n)...)
 		pickAny(d)
 		for range testkit.Cases(5, 30) {
-			p := &Product{Alpha: 1}
+			p := product(1, 0, nil)
 			for o, l := range []gemm.Layout{gemm.Dense(dtype.F32, 90, 40), gemm.Dense(dtype.F32, 40, 70),
 				gemm.Dense(dtype.F32, 90, 70)} {
 				m, err := New(d, l, split.By(rng.IntN(3)))
@@ -322,6 +325,9 @@ func TestBreakdown(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.Operands[o].On = m
+			}
+			if err := p.complete(); err != nil {
+				t.Fatal(err)
 			}
 			traffic := make([][]int, n)
 			if err := p.with(func(x planned) error {

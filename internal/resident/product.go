@@ -17,22 +17,17 @@ import (
 	verifygpu "tilework/internal/verify/gpu"
 )
 
-// Product describes a product: C ← Alpha·A·B + Beta·C, and the epilogue.
+// Product is a product and its operands.
 type Product struct {
-	Alpha, Beta complex128 // as in a complete [gemm.Problem]
-	// Operands holds A, B and C, and the other operands that the epilogue, block scales and groups
-	// of rows read. Vectors in host memory are one stored row, and on the device any vector.
-	Operands  [gemm.Operands]Operand
-	Epilogue  gemm.Epilogue
-	Kernel    string         // empty for the plan's choice
-	Verify    bool           // check the result
-	Within    float64        // see [verify.Options.Within]
-	Precision gemm.Precision // the zero value is the elements' own arithmetic
-	// RowInvariant makes the product row-invariant; see [gemm.Invariance].
-	RowInvariant bool
-	// Batch, unless it is zero, makes the product one of many: A, B and C are those of the first
-	// product, or for groups A and C hold the rows of all.
-	Batch gemm.Batch
+	gemm.Problem      // complete
+	Swapped      bool // whether the problem is that of the transposes; see [gemm.Problem.Complete]
+	// Operands holds A, B and C, and the other operands that the problem reads, as the caller gives
+	// them. Vectors in host memory are one stored row, and on the device any vector. Of a batch, A, B
+	// and C are those of the first product, or for groups A and C hold the rows of all.
+	Operands [gemm.Operands]Operand
+	Kernel   string  // empty for the plan's choice
+	Verify   bool    // check the result
+	Within   float64 // see [verify.Options.Within]
 
 	timelines []*timeline.Timeline // of the members while their work is measured, or nil
 }
@@ -45,22 +40,14 @@ type Operand struct {
 	Layout gemm.Layout
 }
 
-// layout returns the layout of the operand, wherever it is.
-func (x *Operand) layout() gemm.Layout {
-	if x.On.Memory != nil {
-		return x.On.Layout
-	}
-	return x.Layout
-}
-
 // inHostMemory reports whether the operand is given, and not on the device. It may be empty.
 func (x *Operand) inHostMemory() bool {
 	return x.On.Memory == nil && x.Layout.Type != dtype.Invalid
 }
 
-// Gemm enqueues a product and returns, usually before the product begins. The errors are those of
-// [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several devices, the context's,
-// and the device's if it refuses the launch.
+// Gemm enqueues a product and returns, usually before the product begins. The errors are
+// ErrOverlap, ErrClosed, ErrUnsupported for kernels and for matrices of several devices, the
+// context's, and the device's if it refuses the launch.
 //
 // Gemm waits only while operands in host memory are copied, for a product that is verified, which
 // may return ErrVerify, and on several GPUs for a vector that is a column there.
@@ -162,6 +149,9 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 func (p *Product) runWith(ctx context.Context, o gemm.Operand, on Matrix) error {
 	q := *p
 	q.Operands[o] = Operand{On: on}
+	if at := p.inProblem(o); at < gemm.Bias {
+		q.Layouts[at].LD = on.Layout.LD
+	}
 	return device.Join(Gemm(ctx, &q), on.Memory.Close())
 }
 
@@ -221,44 +211,16 @@ func (p *Product) operand(o gemm.Operand, swapped bool) *Operand {
 	return &p.Operands[o]
 }
 
-// problem returns the product as a problem. swapped reports whether the problem is that of the
-// transposes, because C is transposed.
-func (p *Product) problem() (problem gemm.Problem, swapped bool, err error) {
-	given := func(o gemm.Operand) gemm.Layout { return p.Operands[o].layout() }
-	problem, swapped, err = gemm.New(p.Alpha, given(gemm.A), given(gemm.B), p.Beta, given(gemm.C), p.Epilogue)
-	if err == nil {
-		problem, err = problem.WithPrecision(p.Precision)
+// inProblem returns the operand of the problem that is the caller's operand o.
+func (p *Product) inProblem(o gemm.Operand) gemm.Operand {
+	if p.Swapped {
+		return o.Transposed()
 	}
-	if err == nil {
-		problem, err = p.together(problem, swapped)
-	}
-	if err == nil && p.Epilogue.Residual {
-		l := given(gemm.Residual)
-		if swapped {
-			l = l.T()
-		}
-		problem, err = problem.Plus(l)
-	}
-	if err == nil && p.Epilogue.Gated {
-		problem, err = problem.GatedBy(given(gemm.Up))
-	}
-	if a, b := given(gemm.ScaleA), given(gemm.ScaleB); err == nil && a.Type != dtype.Invalid {
-		problem, err = problem.Scaled(a, b, swapped)
-	}
-	if p.RowInvariant {
-		problem = problem.WithRowInvariance(swapped)
-	}
-	data, _ := given(gemm.FunctionData).Row()
-	problem.DataLen = data.Cols
-	return problem, swapped, err
+	return o
 }
 
 // with plans the product and calls f with the plan. The operands stay allocated until f returns.
 func (p *Product) with(f func(planned) error) error {
-	problem, swapped, err := p.problem()
-	if err != nil {
-		return err
-	}
 	if err := p.checkDevices(); err != nil {
 		return err
 	}
@@ -269,45 +231,27 @@ func (p *Product) with(f func(planned) error) error {
 	defer d.leave()
 	var x planned
 	for o := range gemm.Operands {
-		if on := &p.operand(o, swapped).On; on.Memory != nil {
+		if on := &p.operand(o, p.Swapped).On; on.Memory != nil {
 			x.blocks[o], x.memory[o] = on.Memory.block, on.at()
 		}
 	}
-	if err := holdAll(x.blocks[:]); err != nil {
+	err := holdAll(x.blocks[:])
+	if err != nil {
 		return err
 	}
 	defer releaseAll(x.blocks[:])
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	if x.plan, err = d.plan(&problem, &x.memory, p.Kernel); err != nil {
+	if x.plan, err = d.plan(&p.Problem, &x.memory, p.Kernel); err != nil {
 		return err
 	}
 	if d.Divided() {
-		if x.division, err = d.division(x.plan, p, swapped); err != nil {
+		if x.division, err = d.division(x.plan, p, p.Swapped); err != nil {
 			return err
 		}
 	}
 	return f(x)
-}
-
-// together returns the problem with the batch of the product. swapped reports whether A and B are
-// exchanged in it.
-func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, error) {
-	b := p.Batch
-	switch {
-	case b.Kind == gemm.Strided && swapped:
-		b.Stride[gemm.A], b.Stride[gemm.B] = b.Stride[gemm.B], b.Stride[gemm.A]
-		return problem.Strided(b.Count, b)
-	case b.Kind == gemm.Strided:
-		return problem.Strided(b.Count, b)
-	case b.Kind == gemm.Grouped && swapped:
-		return problem, fmt.Errorf("%w: groups of rows of a C that is stored by columns",
-			gemm.ErrUnsupported)
-	case b.Kind == gemm.Grouped:
-		return problem.Grouped(b.Count, b.Stride[gemm.B])
-	}
-	return problem, nil
 }
 
 // checkDevices returns an error unless all operands are on the device of C. Gemm copies those in
@@ -318,7 +262,7 @@ func (p *Product) checkDevices() error {
 	}
 	for o := range gemm.Operands {
 		x := &p.Operands[o]
-		if x.On.Memory == nil && o > gemm.C && (!p.Epilogue.Reads(o) || x.inHostMemory()) {
+		if x.On.Memory == nil && o > gemm.C && (!p.Epilogue.Reads(p.inProblem(o)) || x.inHostMemory()) {
 			continue
 		}
 		if x.On.Memory == nil {
@@ -353,13 +297,13 @@ func (p *Product) checkOverlap() error {
 }
 
 // span returns the memory of an operand of all products of a batch as one row, or the matrix itself
-// if all products share it. The method together has checked that the row is not too long.
+// if all products share it. A complete problem has no rows that are too long.
 func (p *Product) span(o gemm.Operand) Matrix {
-	m := p.Operands[o].On
-	if o > gemm.C || p.Batch.Stride[o] == 0 {
+	m, at := p.Operands[o].On, p.inProblem(o)
+	if o > gemm.C || p.Batch.Stride[at] == 0 {
 		return m
 	}
-	n, _ := m.Layout.Span(p.Batch.Count, p.Batch.Stride[o], "")
+	n, _ := m.Layout.Span(p.Batch.Count, p.Batch.Stride[at], "")
 	m.Layout = gemm.Dense(m.Layout.Type, 1, n)
 	return m
 }

@@ -154,18 +154,37 @@ func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 	})
 }
 
-// product returns a product of matrices A, B and C.
+// product returns a product of matrices A, B and C, not complete.
 func product(alpha, beta complex128, m []Matrix) *Product {
-	p := &Product{Alpha: alpha, Beta: beta}
+	p := &Product{Problem: gemm.Problem{Alpha: alpha, Beta: beta}}
 	for o := range m {
 		p.Operands[o].On = m[o]
 	}
 	return p
 }
 
+// complete completes the problem of the operands.
+func (p *Product) complete() (err error) {
+	for o := range gemm.Bias {
+		if p.Layouts[o] = p.Operands[o].Layout; p.Operands[o].On.Memory != nil {
+			p.Layouts[o] = p.Operands[o].On.Layout
+		}
+	}
+	p.Swapped, err = p.Problem.Complete()
+	return err
+}
+
+// compute completes and enqueues a product.
+func compute(ctx context.Context, p *Product) error {
+	if err := p.complete(); err != nil {
+		return err
+	}
+	return Gemm(ctx, p)
+}
+
 // multiply computes a product of matrices in rooms, whose position in the room depends on turn.
 func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b gemm.Buffers, turn int) (err error) {
-	q := Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue, Kernel: kernel}
+	q := Product{Problem: *p, Kernel: kernel}
 	var rooms []room
 	var result room
 	defer func() {
@@ -200,7 +219,7 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 			result = r
 		}
 	}
-	if err := Gemm(ctx, &q); err != nil {
+	if err := compute(ctx, &q); err != nil {
 		return err
 	}
 	if err := q.c().CopyOut(ctx, b[gemm.C], p.Layouts[gemm.C]); err != nil {
@@ -227,7 +246,7 @@ func TestEmptyOperand(t *testing.T) {
 			bias = gemm.Dense(dtype.F32, 1, l.Rows)
 		}
 		p.Operands[gemm.Bias] = Operand{Layout: bias}
-		if err := Gemm(t.Context(), p); err != nil {
+		if err := compute(t.Context(), p); err != nil {
 			t.Errorf("C of %v: %v", l, err)
 		}
 		for _, m := range []Matrix{a, b, c} {
@@ -262,7 +281,7 @@ func TestPlansAreKept(t *testing.T) {
 		alpha, beta complex128
 		plans       int
 	}{{1, 1, 1}, {2, 3, 1}, {-1, 0.5, 1}, {2, 0, 2}, {5, 0, 2}, {0, 3, 3}} {
-		if err := Gemm(t.Context(), product(step.alpha, step.beta, m[:])); err != nil {
+		if err := compute(t.Context(), product(step.alpha, step.beta, m[:])); err != nil {
 			t.Fatal(err)
 		}
 		want = float32(real(step.alpha))*4 + float32(real(step.beta))*want

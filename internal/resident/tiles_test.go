@@ -64,7 +64,9 @@ func TestPartOrders(t *testing.T) {
 			side := func() int { return int(64 * math.Exp2(7*rng.Float64())) } // 64 to 8192
 			kind := []dtype.Type{dtype.F32, dtype.BF16, dtype.F64}[rng.IntN(3)]
 			p := plain(t, d, kind, side(), side(), side(), split.By(rng.IntN(3)))
-			p.RowInvariant = rng.IntN(4) == 0
+			if rng.IntN(4) == 0 {
+				p.Problem = p.WithRowInvariance()
+			}
 			if err := p.with(func(x planned) error {
 				v := x.division
 				if v.plan == x.plan {
@@ -74,7 +76,7 @@ func TestPartOrders(t *testing.T) {
 				q := x.plan.Problem()
 				want, known := x.plan.Kernel.Order(q, x.plan.Config.Tile, sm)
 				got, ok := v.plan.Kernel.Order(q, v.plan.Config.Tile, sm)
-				if !ok || !known || got != want || v.plan.Kernel != x.plan.Kernel && !p.RowInvariant {
+				if !ok || !known || got != want || v.plan.Kernel != x.plan.Kernel && p.Invariance == 0 {
 					t.Errorf("%v: order %v of %s, want %v of %s", q, got, v.plan.Spec(), want, x.plan.Spec())
 				}
 				same := d.product(x.plan, q)

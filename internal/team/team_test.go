@@ -114,10 +114,12 @@ func random(t testing.TB, rng *rand.Rand, elem dtype.Type, most int, exact bool)
 		gemm.Padded(gemm.Dense(elem, m, n)), e)
 	switch {
 	case err == nil && gated:
-		p, err = p.GatedBy(*p.B())
+		p.Layouts[gemm.Up] = *p.B()
+		_, err = p.Complete()
 	case err == nil && rng.IntN(3) == 0:
 		p.Epilogue.Residual = true
-		p, err = p.Plus(gemm.Padded(gemm.Dense(elem, m, n)))
+		p.Layouts[gemm.Residual] = gemm.Padded(gemm.Dense(elem, m, n))
+		_, err = p.Complete()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -64,9 +64,9 @@ func BlockScaled(tb testing.TB, m, n, k int, out dtype.Type, rowsA, colsB int) g
 	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err == nil {
 		steps := gemm.ScaleBlocks(k)
-		scalesA := gemm.Dense(dtype.F32, ints.CeilDiv(m, rowsA), steps)
-		scalesB := gemm.Dense(dtype.F32, steps, ints.CeilDiv(n, colsB))
-		p, err = p.Scaled(scalesA, scalesB, false)
+		p.Layouts[gemm.ScaleA] = gemm.Dense(dtype.F32, ints.CeilDiv(m, rowsA), steps)
+		p.Layouts[gemm.ScaleB] = gemm.Dense(dtype.F32, steps, ints.CeilDiv(n, colsB))
+		_, err = p.Complete()
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -126,8 +126,9 @@ func (key *orderKey) product(m int) (gemm.Problem, error) {
 	p, _, err := gemm.New(1, gemm.Padded(a), gemm.Padded(b), 0, gemm.Padded(c), gemm.Epilogue{})
 	if err == nil && key.side > 0 {
 		blocks := gemm.ScaleBlocks(key.k)
-		p, err = p.Scaled(gemm.Dense(dtype.F32, m, blocks),
-			gemm.Dense(dtype.F32, blocks, ints.CeilDiv(key.width, key.side)), false)
+		p.Layouts[gemm.ScaleA] = gemm.Dense(dtype.F32, m, blocks)
+		p.Layouts[gemm.ScaleB] = gemm.Dense(dtype.F32, blocks, ints.CeilDiv(key.width, key.side))
+		_, err = p.Complete()
 	}
 	p.Precision, p.Invariance = key.precision, gemm.InvariantRows
 	return p, err

@@ -107,7 +107,7 @@ func hugeProduct(rng *rand.Rand) (p gemm.Problem, err error) {
 	}
 	switch rng.IntN(4) {
 	case 0:
-		p = p.WithRowInvariance(rng.IntN(2) == 0)
+		p.Invariance = gemm.InvariantRows + gemm.Invariance(rng.IntN(2))
 	case 1:
 		p, err = p.Strided(side(), gemm.Batch{Stride: gemm.Strides{p.A().Len(), p.B().Len(), p.C().Len()}})
 	case 2:

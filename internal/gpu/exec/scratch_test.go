@@ -68,7 +68,8 @@ func withScratch(t *testing.T, rng *rand.Rand) (p gemm.Problem, opt Options) {
 	}
 	p, _, err := gemm.New(1, layout(m, k), layout(k, n), 0, gemm.Dense(in.Info().Results[0], m, n), e)
 	if err == nil && e.Gated {
-		p, err = p.GatedBy(*p.B())
+		p.Layouts[gemm.Up] = *p.B()
+		_, err = p.Complete()
 	}
 	if err == nil && in == dtype.F32 && opt.Kernel == "wgmma" {
 		p, err = p.WithPrecision([]gemm.Precision{gemm.TF32, gemm.F32x3}[rng.IntN(2)])
