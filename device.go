@@ -5,9 +5,8 @@ import (
 	"fmt"
 
 	"tilework/internal/backend"
-	"tilework/internal/resident"
+	"tilework/internal/call"
 	"tilework/internal/split"
-	"tilework/internal/team"
 )
 
 // Device is a GPU, real or emulated, or several of them, that stores matrices; or the devices of
@@ -23,9 +22,8 @@ import (
 // says otherwise. A matrix whose products would not be faster is on the first GPU alone or whole on
 // each. Every product has the bits of one GPU.
 type Device struct {
-	d  *resident.Device
-	t  *team.Team // of several ranks, instead of d
-	by split.By   // the division of new matrices among several GPUs or ranks
+	at call.Place
+	by split.By // the division of new matrices among several GPUs or ranks
 }
 
 // Open opens a device: "gpu", "gpu:N", "emu" or "emu:MODEL". Several GPUs are one device, which
@@ -36,11 +34,11 @@ func Open(name string) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDevice, err)
 	}
-	d, err := resident.Open(parsed)
+	at, err := call.Open(parsed)
 	if err != nil {
 		return nil, err
 	}
-	return &Device{d: d}, nil
+	return &Device{at: at}, nil
 }
 
 // ByColumns returns the same device with another way to divide new matrices among several GPUs or
@@ -57,7 +55,7 @@ func (d *Device) dividing(by split.By) *Device {
 	if d == nil {
 		return nil
 	}
-	return &Device{d.d, d.t, by}
+	return &Device{d.at, by}
 }
 
 // Sync waits until the device has finished all enqueued work. The error is that of work whose
@@ -67,10 +65,7 @@ func (d *Device) Sync(ctx context.Context) error {
 	if err := firstErr(checkContext(ctx), d.check()); err != nil {
 		return err
 	}
-	if d.t != nil {
-		return ctx.Err() // products of ranks have finished
-	}
-	return d.d.Sync(ctx)
+	return d.at.Sync(ctx)
 }
 
 // Close waits for the enqueued work, frees the matrices that are still on the device and closes it.
@@ -81,14 +76,11 @@ func (d *Device) Close() error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	if d.t != nil {
-		return d.t.Close()
-	}
-	return d.d.Close()
+	return d.at.Close()
 }
 
 func (d *Device) check() error {
-	if d == nil || d.d == nil && d.t == nil {
+	if d == nil || d.at == nil {
 		return fmt.Errorf("%w: a Device that neither Open nor OpenRanks made", ErrNoDevice)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
-	"tilework/internal/resident"
 )
 
 // DeviceBatch is a batch of matrices of one size in a device's memory, at equal distances. Make one
@@ -30,9 +29,6 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	if err := d.check(); err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	if d.t != nil {
-		return DeviceBatch[T]{}, errTeamBatch
-	}
 	all, err := area(count, rows)
 	if err == nil {
 		_, err = area(all, cols)
@@ -40,13 +36,9 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	if err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	m, err := resident.NewBatch(d.d, gemm.Dense(dtype.Of[T](), rows, cols), count, d.by)
-	view := deviceView{view: view{shape{layout: m.Layout}}, memory: m.Memory, offset: m.Offset}
-	return DeviceBatch[T]{view, count, rows * m.Layout.LD}, err
+	memory, l, err := d.at.NewBatch(gemm.Dense(dtype.Of[T](), rows, cols), count, d.by)
+	return DeviceBatch[T]{deviceView{view: view{shape{layout: l}}, memory: memory}, count, rows * l.LD}, err
 }
-
-// errTeamBatch refuses a batch of a team of ranks.
-var errTeamBatch = fmt.Errorf("%w: a batch on several ranks: open a device for it", ErrUnsupported)
 
 // Batch returns m and count-1 more matrices of its size and layout. Each starts stride elements
 // after the one before: side by side in long rows, or one after the other. With a stride of 0 all
@@ -58,12 +50,13 @@ func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 	if b.err = m.check("the matrix"); b.err != nil {
 		return b
 	}
-	if m.team != nil {
-		b.err = errTeamBatch
+	size, err := m.memory.Size()
+	if err != nil {
+		b.err = err
 		return b
 	}
 	n, err := m.layout.Span(count, stride, "of a batch")
-	switch bytes, room := m.layout.Type.Bytes(n), m.memory.Size()-m.offset; {
+	switch bytes, room := m.layout.Type.Bytes(n), size-m.offset; {
 	case count < 0:
 		b.err = fmt.Errorf("%w: a batch of %d matrices", ErrShape, count)
 	case err != nil:

@@ -5,11 +5,9 @@ import (
 	"fmt"
 
 	"tilework/dtype"
+	"tilework/internal/call"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/resident"
-	"tilework/internal/split"
-	"tilework/internal/team"
 )
 
 // DeviceMatrix is a view of a matrix in a device's memory. [DeviceMatrix.T] and [DeviceMatrix.Sub]
@@ -21,90 +19,54 @@ import (
 // when you make many.
 type DeviceMatrix[T dtype.Element] struct{ deviceView }
 
-// deviceView is a view of a device's memory.
+// deviceView is a view of memory of a device.
 type deviceView struct {
 	view
-	memory *resident.Memory
-	offset int          // bytes from the start of the memory
-	team   *team.Memory // of a matrix of several ranks, instead of memory
+	memory call.Memory
+	offset int // bytes from the start of the memory
 }
 
 // Close frees the memory, for all views of it, as soon as no enqueued product uses it. It does not
 // wait. Every later use of a view returns ErrClosed. Later calls of Close do nothing.
 func (v deviceView) Close() error {
-	switch {
-	case v.team != nil:
-		return v.team.Close()
-	case v.memory != nil:
-		return v.memory.Close()
+	if v.memory == nil {
+		return nil
 	}
-	return nil
+	return v.memory.Close()
 }
 
 // check returns the error of the view, or an error if it is on no device.
 func (v deviceView) check(name string) error {
-	if v.err == nil && v.memory == nil && v.team == nil {
+	if v.err == nil && v.memory == nil {
 		return fmt.Errorf("%w: %s on no device: make it with Upload or NewDeviceMatrix", ErrNoDevice, name)
 	}
 	return v.err
 }
 
-func (v deviceView) resident() resident.Matrix {
-	return resident.Matrix{Memory: v.memory, Offset: v.offset, Layout: v.layout}
-}
-
-// onTeam returns a matrix of several ranks as package team takes it.
-func (v deviceView) onTeam() team.Matrix { return team.Matrix{Memory: v.team, Layout: v.layout} }
+// stored returns the matrix, which is on a device.
+func (v deviceView) stored() call.Stored { return v.memory.Matrix(v.offset, v.layout) }
 
 // device returns the device that stores the matrix, or nil for a zero matrix.
 func (v deviceView) device() *Device {
-	switch {
-	case v.team != nil:
-		return &Device{t: v.team.Team()}
-	case v.memory != nil:
-		return &Device{d: v.memory.Device()}
+	if v.memory == nil {
+		return nil
 	}
-	return nil
+	return &Device{at: v.memory.Place()}
 }
 
 // overlaps reports whether two matrices on devices have an element in common.
 func (v deviceView) overlaps(w deviceView) bool {
-	return v.memory == w.memory && v.team == w.team &&
-		gemm.OverlapAt(v.layout, uintptr(v.offset), w.layout, uintptr(w.offset))
-}
-
-// by returns the way in which the matrix is divided.
-func (v deviceView) by() split.By {
-	if v.team != nil {
-		return v.onTeam().By()
-	}
-	return v.resident().By()
+	return v.memory == w.memory && gemm.OverlapAt(v.layout, uintptr(v.offset), w.layout, uintptr(w.offset))
 }
 
 // Part returns the part of the matrix that this process stores: rows×cols elements from (row, col)
 // on. It is the whole matrix except on a device of several ranks, where it may have no elements.
 func (v deviceView) Part() (row, col, rows, cols int) {
-	if v.team == nil {
+	if v.memory == nil {
 		return 0, 0, v.Rows(), v.Cols()
 	}
-	p := v.onTeam().Part()
+	p := v.stored().Part()
 	return p.Rows.From, p.Cols.From, p.Rows.Len(), p.Cols.Len()
-}
-
-// copyIn copies stored rows of layout l from the host to the part that this process stores.
-func (v deviceView) copyIn(ctx context.Context, host []byte, l gemm.Layout) error {
-	if v.team != nil {
-		return v.onTeam().CopyIn(ctx, host, l)
-	}
-	return v.resident().CopyIn(ctx, host, l)
-}
-
-// copyOut copies the part that this process stores to stored rows of layout l on the host.
-func (v deviceView) copyOut(ctx context.Context, host []byte, l gemm.Layout) error {
-	if v.team != nil {
-		return v.onTeam().CopyOut(ctx, host, l)
-	}
-	return v.resident().CopyOut(ctx, host, l)
 }
 
 // NewDeviceMatrix allocates a rows×cols matrix on a device. Its elements are undefined. The errors
@@ -117,16 +79,8 @@ func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int) (DeviceMatrix[T
 	if _, err := area(rows, cols); err != nil {
 		return DeviceMatrix[T]{}, err
 	}
-	l := gemm.Dense(dtype.Of[T](), rows, cols)
-	if d.t != nil {
-		m, err := d.t.New(l, d.by)
-		if err != nil {
-			return DeviceMatrix[T]{}, err
-		}
-		return DeviceMatrix[T]{deviceView{view: view{shape{layout: m.Layout}}, team: m.Memory}}, nil
-	}
-	m, err := resident.New(d.d, l, d.by)
-	return DeviceMatrix[T]{deviceView{view: view{shape{layout: m.Layout}}, memory: m.Memory, offset: m.Offset}}, err
+	memory, l, err := d.at.New(gemm.Dense(dtype.Of[T](), rows, cols), d.by)
+	return DeviceMatrix[T]{deviceView{view: view{shape{layout: l}}, memory: memory}}, err
 }
 
 // Upload copies a [Matrix] to a new [DeviceMatrix], or a [Batch] of matrices of one size to a new
@@ -179,7 +133,7 @@ func (m DeviceMatrix[T]) uploadFrom(ctx context.Context, from Matrix[T]) error {
 		}
 	}
 	from.describe(&from.layout)
-	return m.copyIn(ctx, from.bytes(), from.layout)
+	return m.stored().CopyIn(ctx, from.bytes(), from.layout)
 }
 
 // Download waits for all earlier work and returns a copy of the matrix in the host's memory,
@@ -214,7 +168,7 @@ func (m DeviceMatrix[T]) downloadTo(ctx context.Context, to Matrix[T]) error {
 		}
 	}
 	stored.describe(&stored.layout)
-	if err := m.copyOut(ctx, stored.bytes(), stored.layout); err != nil {
+	if err := m.stored().CopyOut(ctx, stored.bytes(), stored.layout); err != nil {
 		return err
 	}
 	if to.Transposed() {
@@ -246,11 +200,11 @@ func (m DeviceMatrix[T]) T() DeviceMatrix[T] {
 // bytes. A matrix of several ranks has no such views: ErrUnsupported.
 func (m DeviceMatrix[T]) Sub(i, j, rows, cols int) DeviceMatrix[T] {
 	part, offset := m.sub(i, j, rows, cols)
-	if part.err == nil && m.team != nil {
-		part.err = fmt.Errorf("%w: a part of a matrix of several ranks", ErrUnsupported)
+	if part.err == nil && m.memory != nil {
+		part.err = m.memory.CheckPart()
 	}
 	if m.view = part; part.err != nil {
-		m.memory, m.team = nil, nil
+		m.memory = nil
 	}
 	m.offset += m.layout.Type.Bytes(offset)
 	return m

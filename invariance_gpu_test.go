@@ -55,7 +55,7 @@ func testDeviceRows[T, R dtype.Element](t *testing.T, x *deviceRows, name string
 			da := upload(t, x.device, a)
 			bs := []DeviceMatrix[T]{upload(t, x.device, b), upload(t, x.device, b.T().clone()).T()}
 			product := func(da, db DeviceMatrix[T]) Matrix[R] {
-				d := &Device{d: da.memory.Device()}
+				d := da.device()
 				c, err := NewDeviceMatrix[R](d, da.Rows(), n)
 				if err == nil {
 					err = Gemm(t.Context(), 1, da, db, 0, c, all...)

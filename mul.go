@@ -46,8 +46,8 @@ func newProduct[T dtype.Element](a, b Operand[T]) (c Operand[T], err error) {
 			return nil, err
 		}
 		d := a.device()
-		if b, ok := b.(DeviceMatrix[T]); ok {
-			d.by = split.Result(a.by(), b.by())
+		if b, ok := b.(DeviceMatrix[T]); ok && b.memory != nil {
+			d.by = split.Result(a.stored().By(), b.stored().By())
 		}
 		return NewDeviceMatrix[T](d, a.Rows(), columns(a.Cols(), b, 0))
 	case DeviceBatch[T]:

@@ -38,7 +38,7 @@ func describe[T dtype.Element](x Operand[T], o gemm.Operand, l *gemm.Layout, hos
 			to.Err = fmt.Errorf("%w: the zero PackedMatrix for %s: make one with Pack", ErrShape, o.Phrase())
 		}
 	case DeviceMatrix[T]:
-		*to = call.Operand{Memory: x.memory, Offset: x.offset, Team: x.team, Err: x.check(o.Phrase())}
+		*to = call.Operand{Memory: x.memory, Offset: x.offset, Err: x.check(o.Phrase())}
 		*l = x.layout
 	case DeviceBatch[T]:
 		*to = call.Operand{Kind: call.Batch, Memory: x.memory, Offset: x.offset, Count: x.count, Stride: x.stride,

@@ -6,7 +6,7 @@ import (
 	"io"
 	"reflect"
 
-	"tilework/internal/team"
+	"tilework/internal/call"
 )
 
 // Group is a group of processes, the ranks. [tilework/ranks.Group] implements it.
@@ -43,9 +43,9 @@ func OpenRanks(ctx context.Context, g Group, device string) (*Device, error) {
 	if v := reflect.ValueOf(g); g == nil || v.Kind() == reflect.Pointer && v.IsNil() || g.Size() < 1 {
 		return nil, fmt.Errorf("%w: no group of ranks: want the Group of ranks.Join", ErrUnsupported)
 	}
-	t, err := team.Open(ctx, g, device)
+	at, err := call.OpenRanks(ctx, g, device)
 	if err != nil {
 		return nil, err
 	}
-	return &Device{t: t}, nil
+	return &Device{at: at}, nil
 }

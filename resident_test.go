@@ -56,7 +56,7 @@ func on(t *testing.T, name string) *Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.d.DivideSmall()
+	d.at.(interface{ DivideSmall() }).DivideSmall()
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

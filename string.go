@@ -113,14 +113,10 @@ func (d *Device) String() string {
 	if d.check() != nil {
 		return "no device"
 	}
-	name := fmt.Stringer(d.d)
-	if d.t != nil {
-		name = d.t
-	}
 	if d.by == split.Rows {
-		return name.String()
+		return d.at.String()
 	}
-	return fmt.Sprintf("%v, new matrices %v", name, d.by)
+	return fmt.Sprintf("%v, new matrices %v", d.at, d.by)
 }
 
 // String returns the name of the activation, as the flag --activation of the command takes it.

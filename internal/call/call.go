@@ -3,8 +3,8 @@
 // matrices are read from files.
 //
 // A [Call] makes a [gemm.Problem] of its operands and options. Package dispatch computes it on the
-// host or on a GPU and back, package resident on the device that stores the matrices, and package
-// team with all ranks that store them.
+// host or on a GPU and back. Other matrices are stored and multiplied at a [Place]: by package
+// resident on one GPU or several, and by package team on all ranks.
 package call
 
 import (
@@ -15,8 +15,6 @@ import (
 	"tilework/dtype"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/resident"
-	"tilework/internal/team"
 )
 
 // Call is the state of one product: C ← α·A·B + β·C and the options. Calls are pooled: options take
@@ -111,39 +109,25 @@ func (k *Call) Release() {
 
 // Run computes the product.
 func (k *Call) Run(ctx context.Context) error {
+	if k.product.kept && k.err == nil {
+		setMemory(&k.product.Buffers, &k.Memory, k.Layouts[gemm.C].Trans)
+		return k.product.Run(ctx)
+	}
 	err := k.check()
-	switch {
-	case k.team() != nil:
-		return k.runOnTeam(ctx, err)
-	case err != nil:
-		return err
-	case k.device() != nil:
-		return k.runOnDevice(ctx)
-	case k.grouped():
-		return k.runGroups(ctx)
-	case k.batched():
-		return k.runBatch(ctx)
+	if p := k.place(); p != nil {
+		return p.run(ctx, k, err)
 	}
-	if err := k.planProduct(); err != nil {
-		return err
-	}
-	return k.product.Run(ctx)
+	return k.runOnHost(ctx, err)
 }
 
-// device returns the device that stores C, or nil if C is on the host.
-func (k *Call) device() *resident.Device {
-	if m := k.operands[gemm.C].Memory; m != nil {
-		return m.Device()
+// Describe plans the product and describes the plan. Of a batch on the host it describes the first
+// product, and of groups the product of all rows.
+func (k *Call) Describe() (Description, error) {
+	err := k.check()
+	if p := k.place(); p != nil {
+		return p.describe(k, err)
 	}
-	return nil
-}
-
-// team returns the ranks that store C, or nil if C is on a device of this process or on the host.
-func (k *Call) team() *team.Team {
-	if m := k.operands[gemm.C].Team; m != nil {
-		return m.Team()
-	}
-	return nil
+	return k.describeOnHost(err)
 }
 
 // grouped reports whether the product is that of groups of rows.
@@ -165,7 +149,7 @@ func (k *Call) check() error {
 		if x.Err != nil {
 			return x.Err
 		}
-		onHost := x.Kind == Single && x.onHost()
+		onHost := x.Kind == Single && x.Memory == nil
 		if onHost && o.IsVector() {
 			if err := k.straighten(o); err != nil {
 				return err
@@ -202,25 +186,6 @@ func (k *Call) straighten(o gemm.Operand) error {
 		}
 	}
 	x.straighten()
-	return nil
-}
-
-// checkPlace refuses an operand that is not on the device of C, or on the host as C is. Options may
-// have operands on the host for a product on a device, and vectors for one of several ranks.
-func (k *Call) checkPlace(o gemm.Operand) error {
-	on, ofTeam := k.operands[o].Memory, k.operands[o].Team != nil
-	switch d, t := k.device(), k.team(); {
-	case ofTeam && t == nil:
-		return fmt.Errorf("%w: %s of several ranks and C of one: make both on one device", gemm.ErrUnsupported, o.Phrase())
-	case t != nil && !ofTeam && (o <= gemm.C || on != nil):
-		return fmt.Errorf("%w: C of several ranks and %s of one: make both on one device", gemm.ErrUnsupported, o.Phrase())
-	case on == nil && d != nil && o <= gemm.C:
-		return fmt.Errorf("%w: %s on the host and C on device %v: upload %[2]s or download C", gemm.ErrUnsupported,
-			o.Phrase(), d)
-	case on != nil && d == nil:
-		return fmt.Errorf("%w: %s on device %v and C on the host: download %[2]s or upload C", gemm.ErrUnsupported,
-			o.Phrase(), on.Device())
-	}
 	return nil
 }
 

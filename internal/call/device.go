@@ -7,11 +7,55 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
+	"tilework/internal/split"
 )
 
-// resident returns the product of operands on a device as package resident takes it.
-func (k *Call) resident() (p *resident.Product, err error) {
-	switch d, asked := k.device(), k.Device; {
+// gpus is a device of one GPU or several.
+type gpus struct{ *resident.Device }
+
+// gpuMemory is memory of a device.
+type gpuMemory struct{ *resident.Memory }
+
+// Open opens a real or emulated GPU, or several; see [resident.Open].
+func Open(name backend.Device) (Place, error) {
+	d, err := resident.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return gpus{d}, nil
+}
+
+func (d gpus) New(l gemm.Layout, by split.By) (Memory, gemm.Layout, error) {
+	return newMemory(resident.New(d.Device, l, by))
+}
+
+func (d gpus) NewBatch(l gemm.Layout, count int, by split.By) (Memory, gemm.Layout, error) {
+	return newMemory(resident.NewBatch(d.Device, l, count, by))
+}
+
+func newMemory(m resident.Matrix, err error) (Memory, gemm.Layout, error) {
+	if err != nil {
+		return nil, m.Layout, err
+	}
+	return gpuMemory{m.Memory}, m.Layout, nil
+}
+
+func (gpus) ofRanks() bool { return false }
+
+func (d gpus) toTune(backend.Device) (backend.Device, error) { return backend.ParseDevice(d.String()) }
+
+func (m gpuMemory) Place() Place { return gpus{m.Device()} }
+
+func (m gpuMemory) Matrix(offset int, l gemm.Layout) Stored {
+	return resident.Matrix{Memory: m.Memory, Offset: offset, Layout: l}
+}
+
+func (m gpuMemory) Size() (int, error) { return m.Memory.Size(), nil }
+func (gpuMemory) CheckPart() error     { return nil }
+
+// product returns the product of k as package resident takes it.
+func (d gpus) product(k *Call) (p *resident.Product, err error) {
+	switch asked := k.Device; {
 	case asked.Kind != backend.Auto && asked.String() != d.String():
 		return nil, fmt.Errorf("%w: device %v for matrices on %v", gemm.ErrUnsupported, asked, d)
 	case k.GPUMemory != 0:
@@ -38,16 +82,42 @@ func (k *Call) resident() (p *resident.Product, err error) {
 	}
 	for s := k.given; s != 0; s &= s - 1 {
 		x := &k.operands[s.first()]
-		p.Operands[s.first()] = resident.Operand{On: x.resident(), Host: x.Host, Layout: x.Layout}
+		to := &p.Operands[s.first()]
+		to.Host, to.Layout = x.Host, x.Layout
+		if m, ok := x.Memory.(gpuMemory); ok {
+			to.On = resident.Matrix{Memory: m.Memory, Offset: x.Offset, Layout: x.Layout}
+		}
 	}
 	return p, err
 }
 
-// runOnDevice enqueues the product.
-func (k *Call) runOnDevice(ctx context.Context) error {
-	p, err := k.resident()
+func (d gpus) run(ctx context.Context, k *Call, invalid error) error {
+	if invalid != nil {
+		return invalid
+	}
+	p, err := d.product(k)
 	if err != nil {
 		return err
 	}
 	return resident.Gemm(ctx, p)
+}
+
+func (d gpus) describe(k *Call, invalid error) (Description, error) {
+	if invalid != nil {
+		return Description{}, invalid
+	}
+	p, err := d.product(k)
+	if err != nil {
+		return Description{}, err
+	}
+	found, division, err := resident.PlanOf(p)
+	if err != nil {
+		return Description{}, err
+	}
+	x := Description{Problem: *found.Problem(), Device: d.String(), Kernel: found.Kernel.Name,
+		Detail: found.Config.String(), Why: found.Why, Compile: found.CompileTime()}
+	if division != "" {
+		x.Detail += "; " + division
+	}
+	return x, nil
 }

@@ -9,6 +9,63 @@ import (
 	"tilework/internal/gemm"
 )
 
+// runOnHost computes the product of matrices on the host, there or on a GPU and back, unless its
+// operands are invalid.
+func (k *Call) runOnHost(ctx context.Context, invalid error) error {
+	switch {
+	case invalid != nil:
+		return invalid
+	case k.grouped():
+		return k.runGroups(ctx)
+	case k.batched():
+		return k.runBatch(ctx)
+	}
+	if err := k.planProduct(); err != nil {
+		return err
+	}
+	return k.product.Run(ctx)
+}
+
+func (k *Call) describeOnHost(invalid error) (Description, error) {
+	switch {
+	case invalid != nil:
+		return Description{}, invalid
+	case k.grouped():
+		whole, ends, err := k.planGroups()
+		if err == nil && len(ends) == 0 {
+			err = fmt.Errorf("%w: a plan of no groups", gemm.ErrShape)
+		}
+		return describeHost(whole, err)
+	case k.batched():
+		return k.describeBatch()
+	}
+	err := k.planProduct()
+	return describeHost(&k.product.Product, err)
+}
+
+func describeHost(p *dispatch.Product, err error) (Description, error) {
+	if err != nil {
+		return Description{}, err
+	}
+	return Description{Problem: p.Problem, Device: p.Device().String(), Kernel: p.Kernel(), Detail: p.Detail(),
+		Why: p.Why(), Threads: p.Threads(), Compile: p.CompileTime()}, nil
+}
+
+func (k *Call) describeBatch() (Description, error) {
+	batch, err := k.planBatch()
+	if err == nil && len(batch) == 0 {
+		err = fmt.Errorf("%w: a plan of an empty batch", gemm.ErrShape)
+	}
+	if err != nil {
+		return Description{}, err
+	}
+	d, err := describeHost(batch[0].Product, nil)
+	if division := dispatch.Division(batch); division != "" {
+		d.Detail += "; " + division
+	}
+	return d, err
+}
+
 // Assemble returns the product of matrices on the host, not planned yet: its problem and its
 // buffers. The caller may give more operands and assemble it again. It sets the memory of C in the
 // buffers if that was not given.

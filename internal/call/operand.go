@@ -5,8 +5,6 @@ import (
 
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
-	"tilework/internal/resident"
-	"tilework/internal/team"
 )
 
 // Operand is a matrix, a batch of matrices or a packed matrix, on the host or on a device. The
@@ -15,11 +13,9 @@ type Operand struct {
 	Kind   Kind
 	Layout gemm.Layout // of a device batch, of the first matrix
 	Host   []byte
-	// Memory and Offset locate an operand on a device.
-	Memory *resident.Memory
+	// Memory and Offset locate an operand at a place other than the host.
+	Memory Memory
 	Offset int
-	// Team is the memory of an operand of several ranks.
-	Team *team.Memory
 	// Count and Stride are the number of matrices of a batch and, on a device, the elements from one
 	// to the next.
 	Count, Stride int
@@ -61,17 +57,6 @@ func (x *Operand) reset() {
 	}
 }
 
-// onHost reports whether the operand is on the host.
-func (x *Operand) onHost() bool { return x.Memory == nil && x.Team == nil }
-
-// resident returns the operand as a matrix on a device; on the host, as none.
-func (x *Operand) resident() resident.Matrix {
-	if x.Memory == nil {
-		return resident.Matrix{}
-	}
-	return resident.Matrix{Memory: x.Memory, Offset: x.Offset, Layout: x.Layout}
-}
-
 // straighten makes a vector on the host one stored row. A column of a wider matrix is copied. A
 // matrix that is no vector does not change.
 func (x *Operand) straighten() {
@@ -92,7 +77,7 @@ func (x *Operand) straighten() {
 
 // repeat makes a single number on the host a vector of layout l, whose elements all have its value.
 func (x *Operand) repeat(l gemm.Layout) {
-	if !x.onHost() {
+	if x.Memory != nil {
 		return
 	}
 	if x.repeated == nil && x.Layout.Rows == 1 && x.Layout.Cols == 1 {

@@ -6,12 +6,65 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
+	"tilework/internal/split"
 	"tilework/internal/team"
 )
 
-// onTeam returns the product of matrices of several ranks as package team takes it.
-func (k *Call) onTeam() (*team.Product, error) {
+// ranks is the devices of several ranks.
+type ranks struct{ *team.Team }
+
+// ranksMemory is a matrix of several ranks.
+type ranksMemory struct{ *team.Memory }
+
+// OpenRanks opens a device at each rank of a group; see [team.Open].
+func OpenRanks(ctx context.Context, g team.Group, name string) (Place, error) {
+	t, err := team.Open(ctx, g, name)
+	if err != nil {
+		return nil, err
+	}
+	return ranks{t}, nil
+}
+
+// errBatch refuses a batch.
+var errBatch = fmt.Errorf("%w: a batch on several ranks: open a device for it", gemm.ErrUnsupported)
+
+func (t ranks) New(l gemm.Layout, by split.By) (Memory, gemm.Layout, error) {
+	m, err := t.Team.New(l, by)
+	if err != nil {
+		return nil, m.Layout, err
+	}
+	return ranksMemory{m.Memory}, m.Layout, nil
+}
+
+func (ranks) NewBatch(gemm.Layout, int, split.By) (Memory, gemm.Layout, error) {
+	return nil, gemm.Layout{}, errBatch
+}
+
+// Sync does not wait: products of ranks have finished.
+func (ranks) Sync(ctx context.Context) error { return ctx.Err() }
+
+func (ranks) ofRanks() bool { return true }
+
+func (ranks) toTune(asked backend.Device) (backend.Device, error) { return asked, nil }
+
+func (m ranksMemory) Place() Place { return ranks{m.Team()} }
+
+func (m ranksMemory) Matrix(_ int, l gemm.Layout) Stored {
+	return team.Matrix{Memory: m.Memory, Layout: l}
+}
+
+func (ranksMemory) Size() (int, error) { return 0, errBatch }
+
+func (ranksMemory) CheckPart() error {
+	return fmt.Errorf("%w: a part of a matrix of several ranks", gemm.ErrUnsupported)
+}
+
+// product returns the product of k as package team takes it, or the error of its operands if
+// invalid is nil.
+func (ranks) product(k *Call, invalid error) (*team.Product, error) {
 	switch {
+	case invalid != nil:
+		return nil, invalid
 	case k.Device.Kind != backend.Auto:
 		return nil, fmt.Errorf("%w: device %v for matrices of several ranks", gemm.ErrUnsupported, k.Device)
 	case k.GPUMemory != 0:
@@ -30,22 +83,26 @@ func (k *Call) onTeam() (*team.Product, error) {
 		if swapped {
 			o = o.Transposed()
 		}
-		p.Operands[o] = team.Operand{On: team.Matrix{Memory: x.Team, Layout: x.Layout}, Host: x.Host}
+		p.Operands[o].Host, p.Operands[o].On.Layout = x.Host, x.Layout
+		if m, ok := x.Memory.(ranksMemory); ok {
+			p.Operands[o].On.Memory = m.Memory
+		}
 	}
 	return p, err
 }
 
-// validOnTeam returns the product, or the error of its operands if invalid is nil.
-func (k *Call) validOnTeam(invalid error) (*team.Product, error) {
-	if invalid != nil {
-		return nil, invalid
-	}
-	return k.onTeam()
+// run computes the product with all ranks. The other ranks learn of an error of the operands unless
+// they have the same.
+func (t ranks) run(ctx context.Context, k *Call, invalid error) error {
+	p, invalid := t.product(k, invalid)
+	return t.Gemm(ctx, p, invalid)
 }
 
-// runOnTeam computes the product with all ranks. The other ranks learn of an error of the operands
-// unless they have the same.
-func (k *Call) runOnTeam(ctx context.Context, invalid error) error {
-	p, invalid := k.validOnTeam(invalid)
-	return k.team().Gemm(ctx, p, invalid)
+func (t ranks) describe(k *Call, invalid error) (Description, error) {
+	p, invalid := t.product(k, invalid)
+	d, err := t.PlanOf(context.Background(), p, invalid)
+	if err != nil {
+		return Description{}, err
+	}
+	return Description{Problem: p.Problem, Device: d.Device, Kernel: d.Kernel, Detail: d.Detail, Why: d.Why}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"tilework/internal/backend"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/tune"
@@ -26,9 +25,9 @@ func (k *Call) Tune(ctx context.Context, limit time.Duration) (*tune.Outcome, er
 		return nil, err
 	}
 	device := k.Device
-	if d := k.device(); d != nil {
+	if p := k.place(); p != nil {
 		var err error
-		if device, err = backend.ParseDevice(d.String()); err != nil {
+		if device, err = p.toTune(device); err != nil {
 			return nil, err
 		}
 	}

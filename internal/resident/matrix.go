@@ -117,6 +117,11 @@ func (m Matrix) part() program.Rect {
 	return program.RectAt(at.Row, at.Col, m.Layout.Rows, m.Layout.Cols)
 }
 
+// Part returns the part of the matrix that this process stores, which is all of it.
+func (m Matrix) Part() program.Rect {
+	return program.First(m.Layout.OpRows()).By(program.First(m.Layout.OpCols()))
+}
+
 // address returns the address of a part of the block, which a member has.
 func (b *block) address(member int, part program.Rect) device.Ptr {
 	has, ld := b.whole.Part(member), b.ld[member]
