@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"unsafe"
 
+	"tilework/dtype"
 	"tilework/ptx"
 	"tilework/ptx/emu/internal/number"
 )
@@ -105,7 +106,11 @@ func hotConversion(to, from ptx.Type, v variant) execFunc {
 			map1(dst[float32](w, in), reg[int32](w, in.a), func(a int32) float32 { return float32(a) })
 		}
 	case to == ptx.F32 && from == ptx.F16:
-		return op1(func(a uint16) float32 { return canonical(float32(number.F16.Decode(uint64(a)))) })
+		return func(w *warp, in *inst) {
+			map1(dst[float32](w, in), reg[uint16](w, in.a), func(a uint16) float32 {
+				return canonical(dtype.Float16(a).Float32())
+			})
+		}
 	}
 	return nil
 }

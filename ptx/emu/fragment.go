@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"slices"
 	"unsafe"
 
 	"tilework/ptx"
@@ -146,8 +147,18 @@ func (e *elementType) registerBytes() int { return max(e.bits/8, 4) }
 // perRegister returns the number of elements in a register.
 func (e *elementType) perRegister() int { return e.registerBytes() * 8 / e.bits }
 
-// gatherMatrix reads a matrix from registers into m in row-major order.
-func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, slots []uint32) {
+// matrixMemory is memory for a matrix, which the next matrix overwrites.
+type matrixMemory []float64
+
+// grow returns memory for n elements.
+func (m *matrixMemory) grow(n int) []float64 {
+	*m = slices.Grow((*m)[:0], n)[:n]
+	return *m
+}
+
+// gatherMatrix reads a matrix from registers in row-major order.
+func (w *warp) gatherMatrix(memory *matrixMemory, f *fragment, e *elementType, slots []uint32) []float64 {
+	m := memory.grow(f.rows * f.cols)
 	each, size := e.perRegister(), e.registerBytes()
 	for lane := range f.at {
 		for n, at := range f.at[lane] {
@@ -155,6 +166,7 @@ func (w *warp) gatherMatrix(m []float64, f *fragment, e *elementType, slots []ui
 			m[int(at.row)*f.cols+int(at.col)] = e.decode(b)
 		}
 	}
+	return m
 }
 
 // scatterMatrix writes the row-major matrix m to registers.

@@ -151,7 +151,16 @@ func (f *frame) fill(w *warp, v fill) {
 // poison fills memory that a program must write before it reads it. All ones are a NaN in every
 // floating-point format, so the effect of such a read spreads to the results.
 func poison(words []uint64) {
+	n := copy(words, ones[:])
+	for n < len(words) {
+		n += copy(words[n:], words[:n])
+	}
+}
+
+// ones is the start of poisoned memory.
+var ones = func() (words [64]uint64) {
 	for i := range words {
 		words[i] = ^uint64(0)
 	}
-}
+	return words
+}()

@@ -141,37 +141,55 @@ func (p *mma) exec(w *warp, in *inst) {
 	if w.tracks && in.flow == flowMatrix {
 		w.trackProduct(in, p)
 	}
-	a, b := make([]float64, p.fa.rows*p.fa.cols), make([]float64, p.fb.rows*p.fb.cols)
-	c := make([]float64, p.fc.rows*p.fc.cols)
-	w.gatherMatrix(a, p.fa, p.a, p.pa)
-	w.gatherMatrix(b, p.fb, p.b, p.pb)
-	w.gatherMatrix(c, p.fc, p.c, p.pc)
-	nearest, terms := w.accumulatesNearest(), make([]float64, p.fa.cols)
-	var places []int // of the elements of a row of A, if A is sparse
+	scratch := &w.worker.matrices
+	a := w.gatherMatrix(&scratch[0], p.fa, p.a, p.pa)
+	b := w.gatherMatrix(&scratch[1], p.fb, p.b, p.pb)
+	c := w.gatherMatrix(&scratch[2], p.fc, p.c, p.pc)
+	nearest, columns := w.accumulatesNearest(), scratch[3].grow(p.n*p.k)
 	for q := range p.quadrants {
-		for i := range p.m {
-			row := a[(q*p.m+i)*p.fa.cols:][:p.fa.cols]
-			if p.sparse != nil {
-				if places = p.sparse.row(w, in, i, places); places == nil {
-					return
-				}
-			}
+		for k := range p.k {
 			for j := range p.n {
-				for k := range terms {
-					place := k
-					if places != nil {
-						place = places[k]
-					}
-					terms[k] = b[(q*p.k+place)*p.n+j]
-				}
-				at := &c[(q*p.m+i)*p.n+j]
-				if p.scales != nil {
-					*at = p.dot.Scaled(nearest, row, terms, *at, p.scales.ofRow(w, i), p.scales.ofColumn(w, j))
-				} else {
-					*at = p.dot.Element(nearest, row, terms, *at)
-				}
+				columns[j*p.k+k] = b[(q*p.k+k)*p.n+j]
 			}
+		}
+		rows, sums := a[q*p.m*p.fa.cols:][:p.m*p.fa.cols], c[q*p.m*p.n:][:p.m*p.n]
+		switch {
+		case p.sparse == nil && p.scales == nil:
+			p.dot.Multiply(nearest, rows, columns, p.k, sums)
+		case !p.multiply(w, in, rows, columns, sums):
+			return
 		}
 	}
 	w.scatterMatrix(c, p.fd, p.d, p.pd)
+}
+
+// multiply adds the product of rows and columns to sums, with a sparse A or block scales. It
+// returns false after a misuse.
+func (p *mma) multiply(w *warp, in *inst, rows, columns, sums []float64) bool {
+	nearest, selected := w.accumulatesNearest(), make([]float64, p.fa.cols)
+	var places []int // of the elements of a row of A, if A is sparse
+	for i := range p.m {
+		if p.sparse != nil {
+			if places = p.sparse.row(w, in, i, places); places == nil {
+				return false
+			}
+		}
+		row := rows[i*p.fa.cols:][:p.fa.cols]
+		for j := range p.n {
+			column := columns[j*p.k:][:p.k]
+			if places != nil {
+				for k, place := range places {
+					selected[k] = column[place]
+				}
+				column = selected
+			}
+			at := &sums[i*p.n+j]
+			if p.scales != nil {
+				*at = p.dot.Scaled(nearest, row, column, *at, p.scales.ofRow(w, i), p.scales.ofColumn(w, j))
+			} else {
+				*at = p.dot.Element(nearest, row, column, *at)
+			}
+		}
+	}
+	return true
 }

@@ -237,26 +237,20 @@ func (op *wgmmaOp) compute(b *block) {
 	for n, w := range op.warps {
 		base := w.base
 		w.base = op.frame[n].base
-		a := make([]float64, 16*op.k)
+		scratch, a := &w.worker.matrices, []float64(nil)
 		if op.descA != 0 {
-			copy(a, rows[n*len(a):])
+			a = rows[n*16*op.k:][:16*op.k]
 		} else {
-			w.gatherMatrix(a, op.fa, op.a, op.pa)
+			a = w.gatherMatrix(&scratch[0], op.fa, op.a, op.pa)
 			for i := range a {
 				a[i] *= op.signA
 			}
 		}
-		d := make([]float64, 16*op.n)
-		if op.accumulates {
-			w.gatherMatrix(d, op.fd, op.d, op.pd)
+		d := scratch[2].grow(16 * op.n)
+		if clear(d); op.accumulates {
+			w.gatherMatrix(&scratch[2], op.fd, op.d, op.pd)
 		}
-		nearest := w.accumulatesNearest()
-		for i := range 16 {
-			for j := range op.n {
-				at := &d[i*op.n+j]
-				*at = op.dot.Element(nearest, a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
-			}
-		}
+		op.dot.Multiply(w.accumulatesNearest(), a, cols, op.k, d)
 		w.scatterMatrix(d, op.fd, op.d, op.pd)
 		w.base = base
 	}

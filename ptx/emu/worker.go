@@ -14,6 +14,7 @@ type worker struct {
 	lastRegion []region         // by instruction: the global memory of its last access
 	reachable  map[int32][]bool // results of pathsFrom by instruction of the kernel
 	unreported int              // instructions not yet added to run.spent
+	matrices   [4]matrixMemory  // of the current matrix instruction
 }
 
 func (r *run) newWorker() *worker {

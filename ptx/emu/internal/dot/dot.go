@@ -3,6 +3,8 @@ package dot
 
 import (
 	"math"
+	"slices"
+	"sync"
 
 	"tilework/ptx/emu/internal/number"
 )
@@ -55,6 +57,46 @@ type Product struct {
 	Rounding     number.Rounding // of sums of float64
 }
 
+// exponents holds memory for the exponents of two matrices.
+var exponents = sync.Pool{New: func() any { return new([2][]int32) }}
+
+// Multiply adds the products of the rows of a and the columns of b to c, a matrix in row-major
+// order, as [Product.Element] does for one element. Rows and columns have k elements.
+func (p *Product) Multiply(nearest bool, a, b []float64, k int, c []float64) {
+	n := len(b) / k
+	if nearest || !p.aligns() {
+		for at := range c {
+			c[at] = p.Element(nearest, a[at/n*k:][:k], b[at%n*k:][:k], c[at])
+		}
+		return
+	}
+	if p.Unit == TwoSums {
+		a, b = halves(a, k), halves(b, k)
+	}
+	scratch := exponents.Get().(*[2][]int32)
+	defer exponents.Put(scratch)
+	rowExps, _ := alignExponents(scratch[0], a, p.A.MinExp)
+	colExps, special := alignExponents(scratch[1], b, p.B.MinExp)
+	scratch[0], scratch[1] = rowExps, colExps
+	for i := range len(a) / k {
+		row, exps, sums := a[i*k:][:k], rowExps[i*k:][:k], c[i*n:][:n]
+		// Many tiles are padded with rows of zeros, which change no float32.
+		zero := !special && p.Unit != Short && p.Result == number.F32 && slices.Max(exps) == zeroExponent
+		for j, sum := range sums {
+			if zero && exponentOf(sum) != specialExponent {
+				sums[j] = sum + 0
+				continue
+			}
+			sums[j] = p.alignedElement(row, b[j*k:][:k], exps, colExps[j*k:][:k], sum)
+		}
+	}
+}
+
+// aligns reports whether the terms of a sum are truncated below the leading bit of the largest one.
+func (p *Product) aligns() bool {
+	return p.BitOp == "" && p.Result != nil && p.Result != number.F64 && p.Unit <= Short && p.Unit != Fused
+}
+
 // Element returns the dot product of row and col plus c. Products of float64 are accumulated by one
 // fused multiply-add after the other. Sums of integers are exact. With nearest set, other products
 // are added in float64, and the sum is rounded to nearest once.
@@ -79,20 +121,34 @@ func (p *Product) Element(nearest bool, row, col []float64, c float64) float64 {
 	case Fused:
 		return p.fused(row, col, float32(c))
 	case TwoSums:
-		return p.twoSums(row, col, c)
-	case Short:
-		sum := p.alignedSum(row, col, c, shortBits)
+		row, col = halves(row, len(row)), halves(col, len(row))
+	case Blackwell:
+		return p.blackwellSum(row, col, c, 0)
+	}
+	rowExps, _ := alignExponents(nil, row, p.A.MinExp)
+	colExps, _ := alignExponents(nil, col, p.B.MinExp)
+	return p.alignedElement(row, col, rowExps, colExps, c)
+}
+
+// alignedElement computes Element for Aligned, TwoSums and Short, with the results of
+// alignExponents for row and col. For TwoSums, they are in the order of halves.
+func (p *Product) alignedElement(row, col []float64, rowExps, colExps []int32, c float64) float64 {
+	if p.Unit == Short {
+		sum := p.alignedSum(row, col, rowExps, colExps, c, shortBits)
 		if p.Result == number.F16 {
 			return p.truncated(sum)
 		}
 		return truncate(sum, shortBits)
-	case Blackwell:
-		return p.blackwellSum(row, col, c, 0)
 	}
-	for len(row) > 0 {
-		n := min(termsPerSum, len(row))
-		c = p.truncated(p.alignedSum(row[:n], col[:n], c, AlignedBits))
-		row, col = row[n:], col[n:]
+	if p.Unit == TwoSums {
+		half := len(row) / 2
+		sum := p.truncated(p.alignedSum(row[:half], col[:half], rowExps, colExps, 0, AlignedBits))
+		sum = p.truncated(p.alignedSum(row[half:], col[half:], rowExps[half:], colExps[half:], sum, AlignedBits))
+		return p.rounded(number.AddOdd(sum, c))
+	}
+	for at := 0; at < len(row); at += termsPerSum {
+		end := min(at+termsPerSum, len(row))
+		c = p.truncated(p.alignedSum(row[at:end], col[at:end], rowExps[at:], colExps[at:], c, AlignedBits))
 	}
 	return c
 }
@@ -120,21 +176,15 @@ func (p *Product) fused(row, col []float64, c float32) float64 {
 	return p.rounded(float64(sum(0, 4) + c))
 }
 
-// twoSums computes Element for TwoSums. The first sum takes the lower two of the four elements in
-// each register, and the second sum the upper two.
-func (p *Product) twoSums(row, col []float64, c float64) float64 {
-	var sum float64
-	for half := range 2 {
-		var x, y [termsPerSum]float64
-		n := 0
-		for k := 2 * half; k < len(row); k += 4 {
-			copy(x[n:], row[k:k+2])
-			copy(y[n:], col[k:k+2])
-			n += 2
-		}
-		sum = p.truncated(p.alignedSum(x[:n], y[:n], sum, AlignedBits))
+// halves returns rows of 16 or 32 elements in the order of TwoSums: the first half of a row takes
+// the lower two of the four elements in each register, and the second half the upper two.
+func halves(rows []float64, k int) []float64 {
+	all := make([]float64, len(rows))
+	for i, x := range rows {
+		column := i % k
+		all[i-column+column/2%2*k/2+column/4*2+column%2] = x
 	}
-	return p.rounded(number.AddOdd(sum, c))
+	return all
 }
 
 // truncated returns the result of a sum in a tensor core: rounded to nearest for f16, and truncated
@@ -145,6 +195,9 @@ func (p *Product) truncated(sum float64) float64 {
 	}
 	if math.Abs(sum) >= 0x1p128 {
 		return math.Inf(int(math.Copysign(1, sum)))
+	}
+	if exponentOf(sum) >= number.F32.MinExp {
+		return truncate(sum, number.F32.Precision-1)
 	}
 	return number.F32.Round(sum, number.ToZero) + 0
 }
@@ -177,23 +230,21 @@ func popcount(op string, row, col []float64) float64 {
 }
 
 // alignedSum returns the dot product of row and col plus c, with each term truncated after the
-// given number of bits below the leading bit of the largest one. For this alignment, subnormal
-// factors and a subnormal c have the exponent of the smallest normal number. All values are normal
-// as float64.
-func (p *Product) alignedSum(row, col []float64, c float64, bits int) float64 {
-	special := exponentOf(c)
+// given number of bits below the leading bit of the largest one. rowExps and colExps start with the
+// results of alignExponents. All values are normal as float64.
+func (p *Product) alignedSum(row, col []float64, rowExps, colExps []int32, c float64, bits int) float64 {
+	// A tensor core adds the exponents of the factors. That of the product can be greater by one.
 	exp := max(minAlignExp, alignExponent(c, p.Result.MinExp))
-	for k, x := range row {
-		// A tensor core adds the exponents of the factors. That of the product can be greater by
-		// one.
-		ex, ey := alignExponent(x, p.A.MinExp), alignExponent(col[k], p.B.MinExp)
-		exp, special = max(exp, ex+ey), max(special, ex, ey)
+	colExps = colExps[:len(row)]
+	for k, x := range rowExps[:len(row)] {
+		exp = max(exp, x+colExps[k])
 	}
-	if special == specialExponent {
+	if exp >= specialExponent/2 {
 		return plainSum(row, col, c)
 	}
-	scale := powerOfTwo(bits - exp)
+	scale := powerOfTwo(bits - int(exp))
 	sum := int64(c * scale)
+	col = col[:len(row)]
 	for k, x := range row {
 		sum += int64(x * col[k] * scale)
 	}
@@ -206,13 +257,31 @@ const specialExponent = 1024
 // exponentOf returns e for a normal x with |x| in [2^e, 2^(e+1)), and -1023 for 0.
 func exponentOf(x float64) int { return int(math.Float64bits(x)>>52&0x7ff) - 1023 }
 
+// zeroExponent is the result of alignExponent for 0.
+const zeroExponent = -1 << 20
+
 // alignExponent returns the exponent by which a tensor core aligns x. It is least for a subnormal
-// x.
-func alignExponent(x float64, least int) int {
-	if x == 0 {
-		return exponentOf(0)
+// x, and at least specialExponent/2 also with another factor if x is an infinity or a NaN.
+func alignExponent(x float64, least int) int32 {
+	switch e := exponentOf(x); {
+	case x == 0:
+		return zeroExponent
+	case e == specialExponent:
+		return -2 * zeroExponent
+	default:
+		return int32(max(e, least))
 	}
-	return max(exponentOf(x), least)
+}
+
+// alignExponents returns the exponents of values, in exps if that is large enough. It reports
+// whether there are infinities or NaNs.
+func alignExponents(exps []int32, values []float64, least int) (all []int32, special bool) {
+	exps = slices.Grow(exps[:0], len(values))[:len(values)]
+	for k, x := range values {
+		exps[k] = alignExponent(x, least)
+		special = special || exps[k] > specialExponent
+	}
+	return exps, special
 }
 
 // powerOfTwo returns 2^e for e from -1022 to 1023.
@@ -223,6 +292,5 @@ func truncate(sum float64, bits int) float64 {
 	if sum == 0 || math.IsInf(sum, 0) || sum != sum {
 		return sum
 	}
-	ulp := exponentOf(sum) - bits
-	return math.Ldexp(math.Trunc(math.Ldexp(sum, -ulp)), ulp)
+	return math.Float64frombits(math.Float64bits(sum) &^ (1<<(52-bits) - 1))
 }
