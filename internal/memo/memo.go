@@ -3,17 +3,20 @@
 package memo
 
 import (
+	"cmp"
 	"maps"
 	"sync"
 )
 
-// limit is the number of entries of a table. A full table is emptied: programs that repeat their
-// calls need fewer entries, and others gain nothing from a table.
+// limit is the number of entries of a table without a limit of its own. A full table is emptied:
+// programs that repeat their calls need fewer entries, and others gain nothing from a table.
 const limit = 1024
 
 // A Table keeps one value for each of the last keys. The zero value is an empty table. Its methods
 // are safe for concurrent use.
 type Table[K comparable, V any] struct {
+	Limit int // number of entries; 0 selects 1024
+
 	mu     sync.Mutex
 	values map[K]V
 }
@@ -34,7 +37,7 @@ func (t *Table[K, V]) Get(key K, compute func() (V, error)) (V, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.values == nil || len(t.values) >= limit {
+	if t.values == nil || len(t.values) >= cmp.Or(t.Limit, limit) {
 		t.values = map[K]V{}
 	}
 	t.values[key] = v

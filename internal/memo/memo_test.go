@@ -36,6 +36,17 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestLimit checks that a table has no more entries than its limit, among them the last one.
+func TestLimit(t *testing.T) {
+	table := Table[int, int]{Limit: 3}
+	for key := range 10 {
+		table.Get(key, func() (int, error) { return key, nil })
+		if all := table.All(); len(all) > 3 || all[key] != key {
+			t.Fatalf("entries %v after key %d, want at most 3 with the last one", all, key)
+		}
+	}
+}
+
 func TestGetAllocatesNothing(t *testing.T) {
 	var table Table[[4]int, int]
 	compute := func() (int, error) { return 1, nil }

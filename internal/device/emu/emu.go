@@ -20,6 +20,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/host"
+	"tilework/internal/memo"
 	"tilework/internal/model"
 	"tilework/internal/phrase"
 	"tilework/ptx"
@@ -181,21 +182,30 @@ func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, er
 	return b, err
 }
 
+// modules holds the modules of recent kernels by their PTX. A module is immutable.
+var modules = memo.Table[string, *module]{Limit: 128}
+
 // Load parses and decodes PTX.
 func (d *Device) Load(_ context.Context, text string) (device.Module, error) {
-	m, err := ptx.Parse("kernel.ptx", text)
+	m, err := modules.Get(text, func() (*module, error) {
+		m, err := ptx.Parse("kernel.ptx", text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
+		}
+		p, err := emu.Load(m)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
+		}
+		return &module{p, m}, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
+		return nil, err
 	}
-	if !d.info.Target.Has(m.Target) {
-		return nil, fmt.Errorf("%w: the PTX targets %v and %s supports up to %v", device.ErrCompile, m.Target,
-			d.info.Name, d.info.Target)
+	if target := m.text.Target; !d.info.Target.Has(target) {
+		return nil, fmt.Errorf("%w: the PTX targets %v and %s supports up to %v", device.ErrCompile, target, d.info.Name,
+			d.info.Target)
 	}
-	p, err := emu.Load(m)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
-	}
-	return &module{p, m}, nil
+	return m, nil
 }
 
 type module struct {

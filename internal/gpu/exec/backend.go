@@ -46,6 +46,9 @@ type compiled struct {
 	took     time.Duration // time to generate PTX and compile it
 }
 
+// sources holds the PTX of recent kernels, which the backends of several devices compile.
+var sources = memo.Table[kernelKey, string]{Limit: 512}
+
 // New returns a backend on d. The caller closes d after the backend.
 func New(d device.Device) *Backend {
 	return &Backend{Device: d, compiled: map[kernelKey]*compiled{}}
@@ -80,18 +83,25 @@ func (b *Backend) Weight() float64 {
 // Function returns the kernel compiled for a configuration. It compiles a kernel once. The error
 // is that of the device, see [Sentinel].
 func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Config) (device.Function, error) {
-	entry := b.entry(kernelKey{k, c})
+	key := kernelKey{k, c}
+	entry := b.entry(key)
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
 	if entry.function != nil {
 		return entry.function, nil
 	}
 	start := time.Now()
-	source, err := k.Emit(c)
+	source, err := sources.Get(key, func() (string, error) {
+		m, err := k.Emit(c)
+		if err != nil {
+			return "", err
+		}
+		return m.String(), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	m, err := b.Device.Load(ctx, source.String())
+	m, err := b.Device.Load(ctx, source)
 	if err != nil {
 		return nil, err
 	}
