@@ -10,10 +10,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tilework/internal/testkit"
 )
+
+// needWebAssembly skips a test that builds the program of the page unless testkit.Full.
+func needWebAssembly(t *testing.T) {
+	t.Helper()
+	if !testkit.Full() {
+		t.Skip("TILEWORK_FULL=1 builds the program of the page, as WebAssembly")
+	}
+}
 
 // TestStudyExport writes the page's files. It replaces them only with --force.
 func TestStudyExport(t *testing.T) {
+	needWebAssembly(t)
 	folder := filepath.Join(t.TempDir(), "page")
 	stdout, stderr, code := run(t.Context(), "study", "--export", folder)
 	if code != 0 {
@@ -36,6 +47,7 @@ func TestStudyExport(t *testing.T) {
 
 // TestStudyServes serves the page until the command is interrupted, which is no failure.
 func TestStudyServes(t *testing.T) {
+	needWebAssembly(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	address, stdout := io.Pipe()

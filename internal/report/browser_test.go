@@ -125,7 +125,7 @@ func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 }
 
 // TestBrowser opens the page at the widths of phones and screens, in light and dark mode, and uses
-// its controls. It is skipped without a browser, unless TILEWORK_REQUIRE_BROWSER is set.
+// its controls. [browser.Path] tells when it is skipped.
 func TestBrowser(t *testing.T) {
 	r := newReport(t,
 		Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()},

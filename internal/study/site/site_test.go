@@ -5,13 +5,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"tilework/internal/testkit"
 )
 
 // built builds the site once for all tests.
 var built = sync.OnceValues(func() (Site, error) { return New(background) })
 
+// newSite skips the test unless testkit.Full, as the site contains a WebAssembly program.
 func newSite(t testing.TB) Site {
 	t.Helper()
+	if !testkit.Full() {
+		t.Skip("TILEWORK_FULL=1 builds the program of the page, as WebAssembly")
+	}
 	s, err := built()
 	if err != nil {
 		t.Fatal(err)

@@ -14,12 +14,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tilework/internal/testkit"
 )
 
-// Path returns the path of Chromium or Chrome. Without one it skips t, or fails t if
-// TILEWORK_REQUIRE_BROWSER is set.
+// Path returns the path of Chromium or Chrome. It skips t unless [testkit.Full]. Without a browser
+// it also skips t, or fails t if TILEWORK_REQUIRE_BROWSER is set.
 func Path(t testing.TB) string {
 	t.Helper()
+	skipUnlessFull(t)
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
 		if p, err := exec.LookPath(name); err == nil {
 			return p
@@ -31,6 +34,14 @@ func Path(t testing.TB) string {
 	}
 	t.Skip(why)
 	return ""
+}
+
+// skipUnlessFull skips a test that starts a browser, which takes many seconds.
+func skipUnlessFull(t testing.TB) {
+	t.Helper()
+	if !testkit.Full() {
+		t.Skip("TILEWORK_FULL=1 tests the page in a browser")
+	}
 }
 
 // Flags returns the flags of a Chromium without a window, network services or a user's settings.

@@ -25,9 +25,11 @@ type Firefox struct {
 	next int
 }
 
-// OpenFirefox starts Firefox until the test ends. Without Firefox it skips t with a message.
+// OpenFirefox starts Firefox until the test ends. It skips t without Firefox, and unless
+// [testkit.Full].
 func OpenFirefox(t testing.TB) *Firefox {
 	t.Helper()
+	skipUnlessFull(t)
 	path, err := exec.LookPath("firefox-esr")
 	if err != nil {
 		path, err = exec.LookPath("firefox")
