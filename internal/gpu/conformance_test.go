@@ -163,7 +163,7 @@ func TestChecked(t *testing.T) {
 	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
 		ways := waysIn(k, gemm.Native, tilesFor(k, gemm.Native))
-		suite{seed: seed, ways: ways, open: checked, perWay: max(3, 24/len(ways))}.run(t)
+		suite{seed: seed, ways: ways, open: checked, perWay: max(testkit.Cases(2, 3), testkit.Cases(12, 24)/len(ways))}.run(t)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestBatches(t *testing.T) {
 	seed := testrand.Seed(t)
 	for _, k := range choose.Kernels() {
 		ways := slices.DeleteFunc(smallest(k, gemm.Native), func(w gputest.Way) bool { return w.Shape.SplitK > 1 })
-		suite{seed: seed, ways: ways, open: checked, perWay: 5, check: "batch"}.run(t)
+		suite{seed: seed, ways: ways, open: checked, perWay: testkit.Cases(3, 5), check: "batch"}.run(t)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestConverted(t *testing.T) {
 	ways = slices.DeleteFunc(ways, func(w gputest.Way) bool { return !slices.ContainsFunc(w.Types(), converted) })
 	for _, name := range []string{"exact", "bound", "epilogue"} {
 		t.Run(name, func(t *testing.T) {
-			suite{seed: seed, ways: ways, open: checked, perWay: testkit.Cases(2, 3), check: name, types: converted}.run(t)
+			suite{seed: seed, ways: ways, open: checked, perWay: testkit.Cases(1, 3), check: name, types: converted}.run(t)
 		})
 	}
 }

@@ -156,9 +156,9 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 // TestEmit checks that every kernel emits PTX for every type, tile and epilogue, that ptx.Parse
 // reads the PTX back unchanged, that its parameters match the launch, and that it has no atomic
 // operation, whose order would differ from run to run. The seed selects one
-// configuration in 12, or in 25 without testkit.Full.
+// configuration in 12, or in 50 without testkit.Full.
 func TestEmit(t *testing.T) {
-	every, seed := uint64(testkit.Cases(25, 12)), testrand.Seed(t)
+	every, seed := uint64(testkit.Cases(50, 12)), testrand.Seed(t)
 	configs(t, func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config) {
 		if !testrand.OneIn(every, seed, k.Name, p, c) {
 			return

@@ -139,7 +139,8 @@ func elementsProblem(t *testing.T, rng *rand.Rand, pair gemmtest.Pair, e gemm.Ep
 	return p
 }
 
-// waysOf returns two tiles of every kernel that multiplies the types, chosen at random.
+// waysOf returns a tile of every kernel that multiplies the types, chosen at random, or two with
+// testkit.Full.
 func waysOf(rng *rand.Rand, pair gemmtest.Pair) (all []gputest.Way) {
 	for _, k := range choose.Kernels() {
 		var own []gputest.Way
@@ -151,7 +152,7 @@ func waysOf(rng *rand.Rand, pair gemmtest.Pair) (all []gputest.Way) {
 			}
 		}
 		rng.Shuffle(len(own), func(i, k int) { own[i], own[k] = own[k], own[i] })
-		all = append(all, own[:min(2, len(own))]...)
+		all = append(all, own[:min(testkit.Cases(1, 2), len(own))]...)
 	}
 	return all
 }

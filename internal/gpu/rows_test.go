@@ -196,7 +196,7 @@ func (x *rowsCase) checkRows(t *testing.T, rng *rand.Rand, d device.Device) {
 				x.out.At(want[first*row:], i))
 		}
 	}
-	for range 4 {
+	for range testkit.Cases(2, 4) {
 		m := 1 + rng.IntN(x.rows)
 		p := x.problem(t, rng, m)
 		check(&p, rng.IntN(x.rows-m+1), exec.Options{})
