@@ -90,8 +90,8 @@ func (p *Program) AddLane(l Lane) int {
 	return len(p.Lanes) - 1
 }
 
-// Add adds an op that waits for earlier ones, and returns its number. It leaves out negative numbers
-// and ops that end before others for which the op waits.
+// Add adds an op that waits for earlier ones, and returns its number. It leaves out negative
+// numbers, and ops that end before others for which the op waits.
 func (p *Program) Add(op Op, after ...int) int {
 	if n := p.last[op.Lane]; n > 0 {
 		op.ended = p.Ops[n-1].ended

@@ -56,7 +56,8 @@ func (p *Program) Runner(queues []Queue, do func(context.Context, *Op) error) *R
 		n = max(n, l.Worker+1)
 	}
 	r := &Runner{Program: p, Queues: queues, do: do, workers: make([]worker, n), events: make([]device.Event, len(p.Ops))}
-	r.waits = slices.ContainsFunc(p.Ops, func(op Op) bool { return slices.Contains([]Kind{Load, Exchange, Store}, op.Kind) })
+	waiting := []Kind{Load, Exchange, Store}
+	r.waits = slices.ContainsFunc(p.Ops, func(op Op) bool { return slices.Contains(waiting, op.Kind) })
 	for i := range r.workers {
 		w := &r.workers[i]
 		w.progress.L = &w.mu

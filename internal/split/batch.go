@@ -107,7 +107,7 @@ func (p *Product) groups(cols program.Span) program.Rect {
 // of all groups. They are no farther from each other than in the stored matrix, and as aligned.
 func (p *Product) heldStep(cols program.Span) Step {
 	one, step := p.group(0, cols), p.Places[gemm.B].Step
-	return Step{min(step.Rows, ints.CeilDiv(one.Rows.Len(), Align)*Align), min(step.Cols, ints.CeilDiv(one.Cols.Len(), Align)*Align)}
+	return Step{min(step.Rows, ints.RoundUp(one.Rows.Len(), Align)), min(step.Cols, ints.RoundUp(one.Cols.Len(), Align))}
 }
 
 // held returns the part of operand o's matrix for a part of C as memory holds it that is gathered.

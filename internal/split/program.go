@@ -27,6 +27,11 @@ type Work struct {
 // the operands.
 func (p *Product) Work(pl *Plan) *Work { return p.write(pl).laidOut() }
 
+// newWork returns the work of the plan without ops.
+func (p *Product) newWork(pl *Plan) *Work {
+	return &Work{Program: &program.Program{}, product: p, plan: pl}
+}
+
 // laidOut returns the work with the memory that it needs.
 func (w *Work) laidOut() *Work {
 	for i := range w.plan.Shares {
@@ -71,7 +76,7 @@ const none = -1
 
 // write writes the program of the plan.
 func (p *Product) write(pl *Plan) *Work {
-	w := &writer{Work: &Work{Program: &program.Program{}, product: p, plan: pl}, Plan: pl, members: make([]memberOps, len(pl.Shares))}
+	w := &writer{Work: p.newWork(pl), Plan: pl, members: make([]memberOps, len(pl.Shares))}
 	for i := range pl.Shares {
 		worker := 0
 		if pl.Concurrent {
@@ -82,8 +87,8 @@ func (p *Product) write(pl *Plan) *Work {
 		}
 	}
 	for i := range w.members {
-		w.members[i] = memberOps{w.add(program.Join, Action{Member: i}), none, none, slices.Repeat([]int{none}, len(w.members)),
-			[Slots]int{none, none}, nil}
+		w.members[i] = memberOps{started: w.add(program.Join, Action{Member: i}), gathered: none, results: none,
+			readers: slices.Repeat([]int{none}, len(w.members)), last: [Slots]int{none, none}}
 	}
 	for i := range pl.Shares {
 		w.multiply(p, i)
@@ -164,8 +169,9 @@ func (w *writer) collect(p *Product, member int) {
 	}
 }
 
-// finish lets a member wait for the copies of its results and from its memory. It waits for the last
-// copy of a reader from any member, for which others wait too, so that a reader records one event.
+// finish lets a member wait for the copies of its results and from its memory. It waits for the
+// last copy of a reader from any member, for which others wait too, so that a reader records one
+// event.
 func (w *writer) finish(member int) {
 	var needed, waits []int
 	need := func(reader, last int) {

@@ -79,8 +79,8 @@ func (a access) conflict(b access) bool {
 }
 
 // TestWorkOrder checks the waits of the programs of random plans. Each access to memory waits for
-// the earlier ones that it must not overlap. The first op of a member follows its earlier work, which
-// may use all of its memory, and its later work follows the last one.
+// the earlier ones that it must not overlap. The first op of a member follows its earlier work,
+// which may use all of its memory, and its later work follows the last one.
 func TestWorkOrder(t *testing.T) {
 	rng := testrand.New(t)
 	for range testkit.Cases(40, 400) {

@@ -24,8 +24,7 @@ type rankWriter struct {
 // round i+1 those of panel i. The last rounds bring panels of C to the ranks that store them. A
 // panel waits for its round, and a round for the panel that used the same memory before.
 func (p *Product) RankWork(pl *Plan, rank int) *Work {
-	w := &rankWriter{writer: writer{Work: &Work{Program: &program.Program{}, product: p, plan: pl}, Plan: pl}, rank: rank, arrived: none,
-		moved: none}
+	w := &rankWriter{writer: writer{Work: p.newWork(pl), Plan: pl}, rank: rank, arrived: none, moved: none}
 	for l, name := range [Lanes]string{"kernels", "copies"} {
 		w.AddLane(program.Lane{Name: fmt.Sprintf("%s of %d", name, rank), Worker: l, Engine: l})
 	}

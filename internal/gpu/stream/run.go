@@ -294,7 +294,8 @@ func (all parts) do(ctx context.Context, op *program.Op, on device.Stream, work 
 		}
 		return on.CopyIn(ctx, at, host, rows)
 	case program.Pack:
-		return x.plan.step(s, false).Pack(ctx, on, op.Operand, x.raw[op.Operand], x.buffers[op.Operand][s.buffers[op.Operand]])
+		o := op.Operand
+		return x.plan.step(s, false).Pack(ctx, on, o, x.raw[o], x.buffers[o][s.buffers[o]])
 	case program.Copy:
 		source := &work.Ops[op.Source]
 		from := all.of(source)
