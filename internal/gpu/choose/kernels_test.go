@@ -3,6 +3,7 @@ package choose_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 	"testing"
@@ -222,5 +223,34 @@ func TestWideOrder(t *testing.T) {
 	p.Invariance = gemm.InvariantRows
 	if _, err := choose.OrderOf(&p, h200); err != nil {
 		t.Errorf("%v: %v", &p, err)
+	}
+}
+
+// TestEmptyProducts checks the predicted times of products without rows, columns or terms and of
+// empty batches.
+func TestEmptyProducts(t *testing.T) {
+	for i := range 1 << 4 {
+		side := func(bit int) int { return 40 * (i >> bit & 1) }
+		rows, cols, depth, count := side(0), side(1), side(2), side(3)
+		for _, in := range []dtype.Type{dtype.F64, dtype.F32, dtype.BF16, dtype.F8E4M3, dtype.I8} {
+			p, _, err := gemm.New(1, gemm.Dense(in, rows, depth), gemm.Dense(in, cols, depth).T(), 0,
+				gemm.Dense(in.Info().Results[0], rows, cols), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch, err := strided(count)(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []*gemm.Problem{&p, &batch} {
+				for _, k := range choose.Kernels() {
+					for _, c := range choose.CandidatesOf(k, p, kernel.Align{}, h200) {
+						if c.Rejected == nil && !(c.Cycles > 0 && c.Cycles < math.Inf(1)) {
+							t.Errorf("%v, batch of %d: %s takes %v cycles", p, p.Products(), c.Spec(), c.Cycles)
+						}
+					}
+				}
+			}
+		}
 	}
 }

@@ -27,14 +27,15 @@ func batchAlign(p *gemm.Problem) Align {
 
 // TileCount returns the number of tiles of all products; a gated product counts those of both
 // factors. Each tile of a cluster counts. As groups end at any row, half of their last
-// tiles are assumed empty, and every group is assumed to have rows.
+// tiles are assumed empty, and every group is assumed to have rows. It is at least 1: an empty
+// batch is planned like one product.
 func TileCount(p *gemm.Problem, s Tile) int {
 	height, width := SwapAB(s, s.M*s.BlocksM(), s.N*s.BlocksN())
 	across := Tiles(p.Columns(), width) * s.BlocksM() * s.BlocksN()
 	if p.Batch.Kind == gemm.Grouped {
 		return max(p.M/height+Tiles(p.Batch.Count, 2), min(p.Batch.Count, p.M)) * across
 	}
-	return p.Products() * Tiles(p.M, height) * across
+	return max(p.Products(), 1) * Tiles(p.M, height) * across
 }
 
 // MaxTileRows returns the maximum number of rows of tiles of all products, for tiles with height
