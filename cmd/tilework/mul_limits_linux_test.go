@@ -55,7 +55,7 @@ func TestMemoryLimits(t *testing.T) {
 	if testkit.Full() {
 		step = 64
 	}
-	tooLittle := regexp.MustCompile(`^tilework: (--residual: |launch failed: \w+: out of device memory: )?` +
+	tooLittle := regexp.MustCompile(`^tilework: (--residual: |tilework_naive: )?` +
 		`out of memory: .*: want at least .*iB of (address space|data segment) \(ulimit -[vd] \d+\)\n$`)
 	for key, products := range map[string][]string{
 		"VmSize": {

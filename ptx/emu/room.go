@@ -1,7 +1,6 @@
 package emu
 
 import (
-	"fmt"
 	"math"
 	"sync/atomic"
 )
@@ -32,7 +31,12 @@ func (r *room) take(bytes float64, name string) error {
 		r.small.Add(-int64(n))
 	}
 	if err := r.request(n, name); err != nil {
-		return fmt.Errorf("%w: %w", ErrOutOfMemory, err)
+		return &noRoom{err}
 	}
 	return nil
 }
+
+// noRoom is the error of a request, which also is ErrOutOfMemory.
+type noRoom struct{ error }
+
+func (e *noRoom) Unwrap() []error { return []error{e.error, ErrOutOfMemory} }

@@ -291,7 +291,10 @@ func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, work
 	if err == nil || isContextError(err) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
+	if errors.Is(err, emu.ErrOutOfMemory) {
+		return typed(err)
+	}
+	return fmt.Errorf("%w: %w", device.ErrLaunch, err)
 }
 
 // endObserver is an observer that calls itself at the end of each block.
