@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,18 @@ type work struct {
 // set.
 type event struct {
 	device   *Device
+	stream   *stream
 	complete atomic.Bool
 	at       time.Time // of completion
 	fault    *fault    // unreported failure of earlier work; nil if none
+}
+
+// needed returns the stream of the event until it is complete.
+func (e *event) needed() *stream {
+	if e.complete.Load() {
+		return nil
+	}
+	return e.stream
 }
 
 // lock acquires the device's streams. It returns the context's error if ctx ends first.
@@ -60,7 +70,7 @@ func (d *Device) lock(ctx context.Context) error {
 func (d *Device) unlock() { <-d.mu }
 
 // single reports whether the default stream is the only one and has no deferred work.
-func (d *Device) single() bool { return len(d.streams) == 1 && d.stream.done() }
+func (d *Device) single() bool { return len(d.streams) == 1 && len(d.stream.queue) == 0 }
 
 // NewStream creates an additional stream.
 func (d *Device) NewStream() (device.Stream, error) {
@@ -155,18 +165,19 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// runUntil performs deferred work until done returns true. A stream can wait only for events that
-// are already in a queue or complete, so until then some entry is ready here, or on a device for
-// which a stream waits. The caller has locked d, and runUntil returns with d locked.
-func (d *Device) runUntil(ctx context.Context, done func() bool) error {
-	for !done() {
+// runUntil performs deferred work until needed returns nil instead of a stream that has some. A
+// stream can wait only for events that are already in a queue or complete, so until then some entry
+// is ready here, or on a device for which the stream waits. The caller has locked d, and runUntil
+// returns with d locked.
+func (d *Device) runUntil(ctx context.Context, needed func() *stream) error {
+	for s := needed(); s != nil; s = needed() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if d.step() {
 			continue
 		}
-		e := d.awaited()
+		e := s.awaited()
 		if e == nil {
 			continue
 		}
@@ -180,12 +191,15 @@ func (d *Device) runUntil(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// awaited returns an incomplete event of another device for which a stream waits, or nil.
-func (d *Device) awaited() *event {
-	for _, s := range d.streams {
-		if len(s.queue) > 0 && !s.queue[0].ready() && s.queue[0].wait.device != d {
-			return s.queue[0].wait
+// awaited returns the incomplete event of another device for which the stream waits, itself or
+// through other streams of its device. It is nil if an entry has become ready meanwhile.
+func (s *stream) awaited() *event {
+	for len(s.queue) > 0 && !s.queue[0].ready() {
+		e := s.queue[0].wait
+		if e.device != s.device {
+			return e
 		}
+		s = e.stream
 	}
 	return nil
 }
@@ -196,23 +210,33 @@ func (d *Device) complete(ctx context.Context, e *event) error {
 		return err
 	}
 	defer d.unlock()
-	return d.runUntil(ctx, e.complete.Load)
+	return d.runUntil(ctx, e.needed)
 }
 
 // finish performs all deferred work.
 func (d *Device) finish() {
 	d.mu <- struct{}{}
 	defer d.unlock()
-	idle := func() bool { return !slices.ContainsFunc(d.streams, func(s *stream) bool { return !s.done() }) }
-	_ = d.runUntil(context.Background(), idle) // a context without an end is the only source of errors
+	busy := func() *stream {
+		if i := slices.IndexFunc(d.streams, func(s *stream) bool { return len(s.queue) > 0 }); i >= 0 {
+			return d.streams[i]
+		}
+		return nil
+	}
+	_ = d.runUntil(context.Background(), busy) // a context without an end is the only source of errors
 }
 
-// done reports whether the queue is empty.
-func (s *stream) done() bool { return len(s.queue) == 0 }
+// busy returns s until its queue is empty.
+func (s *stream) busy() *stream {
+	if len(s.queue) == 0 {
+		return nil
+	}
+	return s
+}
 
 // drain performs all work of the stream and returns its fault, which is reported only once.
 func (s *stream) drain(ctx context.Context) error {
-	if err := s.device.runUntil(ctx, s.done); err != nil {
+	if err := s.device.runUntil(ctx, s.busy); err != nil {
 		return err
 	}
 	f := s.fault
@@ -321,7 +345,7 @@ func (s *stream) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, ro
 
 // Record enqueues an event.
 func (s *stream) Record() (device.Event, error) {
-	e := &event{device: s.device}
+	e := &event{device: s.device, stream: s}
 	return e, s.enqueue(context.Background(), work{mark: e})
 }
 
@@ -345,7 +369,7 @@ func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration,
 		return 0, err
 	}
 	defer e.device.unlock()
-	err := e.device.runUntil(ctx, func() bool { return e.complete.Load() && from.complete.Load() })
+	err := e.device.runUntil(ctx, func() *stream { return cmp.Or(e.needed(), from.needed()) })
 	return e.at.Sub(from.at), err
 }
 

@@ -125,3 +125,54 @@ func TestStreamCancel(t *testing.T) {
 		t.Errorf("Sync with another context: %v", err)
 	}
 }
+
+// TestCrossedWaits lets streams of two devices wait for each other's device, while both need a
+// third one first. Each stream must end.
+func TestCrossedWaits(t *testing.T) {
+	for seed := range uint64(50) {
+		var devices [3]*Device
+		for i := range devices {
+			d, err := Open(Options{Seed: seed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			devices[i] = d
+		}
+		record := func(s device.Stream) device.Event {
+			e, err := s.Record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		wait := func(s device.Stream, e device.Event) {
+			if err := s.Wait(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var streams [3]device.Stream
+		for i, d := range devices {
+			s, err := d.NewStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams[i] = s
+		}
+		var events [2]device.Event
+		first := record(streams[2])
+		for i := range events {
+			wait(streams[i], first)
+			events[i] = record(streams[i])
+		}
+		wait(devices[0], events[1])
+		wait(devices[1], events[0])
+		for _, d := range devices {
+			if err := d.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

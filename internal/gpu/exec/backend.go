@@ -91,13 +91,7 @@ func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Confi
 		return entry.function, nil
 	}
 	start := time.Now()
-	source, err := sources.Get(key, func() (string, error) {
-		m, err := k.Emit(c)
-		if err != nil {
-			return "", err
-		}
-		return m.String(), nil
-	})
+	source, err := sourceOf(key)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +105,21 @@ func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Confi
 	}
 	entry.module, entry.function, entry.took = m, f, time.Since(start)
 	return f, nil
+}
+
+// sourceOf returns the PTX of a kernel. It keeps no functions of callers.
+func sourceOf(key kernelKey) (string, error) {
+	emit := func() (string, error) {
+		m, err := key.kernel.Emit(key.config)
+		if err != nil {
+			return "", err
+		}
+		return m.String(), nil
+	}
+	if key.config.Epilogue.Function != nil {
+		return emit()
+	}
+	return sources.Get(key, emit)
 }
 
 // entry returns the cache entry of a kernel, and creates it if necessary.
