@@ -1,32 +1,19 @@
 package tilework
 
-import (
-	"fmt"
+import "tilework/internal/gemm"
 
-	"tilework/internal/gemm"
-)
+// WithReLU applies max(x, 0) to every element x, after the bias and before the residual. The last
+// activation of the options counts.
+func WithReLU() Option { return withActivation(gemm.ActReLU) }
 
-// Activation is a function that a product applies to each element. The zero Activation is none.
-type Activation uint8
+// WithGELU applies x·Φ(x) to every element x, where Φ is the distribution function of the standard
+// normal distribution.
+func WithGELU() Option { return withActivation(gemm.ActGELU) }
 
-// The activations. GELUTanh is the approximation of GELU by tanh.
-const (
-	ReLU Activation = iota + 1
-	GELU
-	GELUTanh
-	SiLU
-)
+// WithGELUTanh applies the approximation of GELU by tanh, x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+func WithGELUTanh() Option { return withActivation(gemm.ActGELUTanh) }
 
-var activations = [...]gemm.Activation{ReLU: gemm.ActReLU, GELU: gemm.ActGELU, GELUTanh: gemm.ActGELUTanh,
-	SiLU: gemm.ActSiLU}
+// WithSiLU applies x/(1 + e⁻ˣ) to every element x.
+func WithSiLU() Option { return withActivation(gemm.ActSiLU) }
 
-// WithActivation applies an activation to every element, after the bias and before the residual.
-func WithActivation(a Activation) Option {
-	return func(c *config) {
-		if int(a) >= len(activations) {
-			c.Fail(fmt.Errorf("%w: %v", ErrUnsupported, a))
-			return
-		}
-		c.Epilogue.Activation = activations[a]
-	}
-}
+func withActivation(a gemm.Activation) Option { return func(c *config) { c.Epilogue.Activation = a } }

@@ -152,7 +152,7 @@ func TestBlockScaleErrors(t *testing.T) {
 		{"too few blocks along K", []Option{WithBlockScales(s(4, 1), s(1, 6))}, ErrShape},
 		{"transposed by mistake", []Option{WithBlockScales(s(2, 4), s(2, 6))}, ErrShape},
 		{"gated", []Option{WithBlockScales(s(4, 2), s(2, 6)), WithGated(b)}, ErrUnsupported},
-		{"precision fast", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithPrecision(Fast), WithDevice("emu:h200")},
+		{"precision fast", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithFastAccumulation(), WithDevice("emu:h200")},
 			ErrUnsupported},
 		{"kernel without block scales", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithKernel("tiled"),
 			WithDevice("emu:h200")}, ErrUnsupported},

@@ -34,7 +34,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 			noAllocations[dtype.Float16, dtype.Float16](t, n, opts...)
 			noAllocations[float32, float32](t, n, append(opts, WithKernel("portable"),
-				WithColBias(Vector(make([]float32, n)...)), WithActivation(ReLU))...)
+				WithColBias(Vector(make([]float32, n)...)), WithReLU())...)
 		}
 	}
 	noAllocations[float32, float32](t, 64) // on the default device

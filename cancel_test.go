@@ -31,7 +31,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("cpu"))
 		}},
 		{"verified", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("cpu"), WithVerify(), WithActivation(ReLU))
+			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("cpu"), WithVerify(), WithReLU())
 		}},
 		{"portable", []Matrix[float32]{New[float32](300, 220)}, func(ctx context.Context, c []Matrix[float32]) error {
 			return Gemm(ctx, 1, large, wide, 0, c[0], WithKernel("portable"), WithDevice("cpu"))
@@ -152,6 +152,7 @@ func TestNilContext(t *testing.T) {
 		"Download, batch":   second(batch.Download(none)),
 		"Sync":              d.Sync(none),
 		"Pack":              second(Pack(none, x)),
+		"PlanGemm":          second(PlanGemm(none, x, x, c)),
 		"TuneGemm":          second(TuneGemm(none, x, x, c, time.Second)),
 		"OpenRanks":         second(OpenRanks(none, nil, "cpu")),
 	} {

@@ -297,11 +297,11 @@ func epilogueOptions[T, R dtype.Element](
 	if e.Saturate {
 		opts = append(opts, tilework.WithSaturation())
 	}
-	activations := map[gemm.Activation]tilework.Activation{
-		gemm.ActReLU: tilework.ReLU, gemm.ActGELU: tilework.GELU, gemm.ActGELUTanh: tilework.GELUTanh,
-		gemm.ActSiLU: tilework.SiLU,
+	activations := map[gemm.Activation]tilework.Option{
+		gemm.ActReLU: tilework.WithReLU(), gemm.ActGELU: tilework.WithGELU(), gemm.ActGELUTanh: tilework.WithGELUTanh(),
+		gemm.ActSiLU: tilework.WithSiLU(),
 	}
-	return append(opts, tilework.WithActivation(activations[e.Activation]))
+	return append(opts, activations[e.Activation])
 }
 
 // scaleOptions returns the options for the scales of p, which have the type of alpha and beta.

@@ -18,13 +18,10 @@ import (
 // that use one matrix, one of them writing, must agree on the order of their calls, as with Go's
 // memory.
 //
-// Several GPUs divide each matrix among them, by rows unless [Device.ByColumns] or [Device.OnEach]
-// says otherwise. A matrix whose products would not be faster is on the first GPU alone or whole on
-// each. Every product has the bits of one GPU.
-type Device struct {
-	at call.Place
-	by split.By // the division of new matrices among several GPUs or ranks
-}
+// Several GPUs divide each matrix among them, by rows unless [WithColumnDivision] or
+// [WithCopyOnEach] says otherwise. A matrix whose products would not be faster is on the first GPU
+// alone or whole on each. Every product has the bits of one GPU.
+type Device struct{ at call.Place }
 
 // Open opens a device: "gpu", "gpu:N", "emu" or "emu:MODEL". Several GPUs are one device, which
 // divides matrices among them: "gpu:0,1", "gpu:all" or, emulated, "emu:h200,h200". The errors are
@@ -38,25 +35,23 @@ func Open(name string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{at: at}, nil
+	return &Device{at}, nil
 }
 
-// ByColumns returns the same device with another way to divide new matrices among several GPUs or
-// ranks: each has some columns of a matrix that is uploaded to it or allocated on it, instead of
-// some rows. The choice decides which parts a product copies between them. On one GPU it has no
-// effect.
-func (d *Device) ByColumns() *Device { return d.dividing(split.Columns) }
+// WithColumnDivision divides a new matrix among several GPUs or ranks by its columns instead of its
+// rows. The choice decides which parts a product copies between them. It is for [NewDeviceMatrix],
+// [NewDeviceBatch], [Upload] and the result of [Mul]; elsewhere it is ErrUnsupported. On one GPU it
+// has no effect.
+func WithColumnDivision() Option { return withDivision(split.Columns) }
 
-// OnEach returns the same device with another way to divide new matrices among several GPUs or
-// ranks: each has the whole matrix. Products of other matrices with it copy nothing of it.
-func (d *Device) OnEach() *Device { return d.dividing(split.OnEach) }
+// WithCopyOnEach gives each of several GPUs or ranks the whole of a new matrix. Products of other
+// matrices with it copy nothing of it. See [WithColumnDivision].
+func WithCopyOnEach() Option { return withDivision(split.OnEach) }
 
-func (d *Device) dividing(by split.By) *Device {
-	if d == nil {
-		return nil
-	}
-	return &Device{d.at, by}
-}
+// division is the way in which several GPUs or ranks divide a matrix.
+type division = split.By
+
+func withDivision(by division) Option { return func(c *config) { c.Division = by } }
 
 // Sync waits until the device has finished all enqueued work. The error is that of work whose
 // failure no call has returned yet. It wraps ErrLaunch, ErrDeviceLost or ErrClosed, or is the

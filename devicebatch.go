@@ -24,8 +24,17 @@ type DeviceBatch[T dtype.Element] struct {
 
 // NewDeviceBatch allocates count matrices of rows×cols on a device, one after the other. Their
 // elements are undefined. Several GPUs have some whole matrices each, some columns of each matrix
-// with [Device.ByColumns], or all with [Device.OnEach]. The errors are those of [NewDeviceMatrix].
-func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBatch[T], error) {
+// with [WithColumnDivision], or all with [WithCopyOnEach]. The errors are those of
+// [NewDeviceMatrix].
+func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int, opts ...Option) (DeviceBatch[T], error) {
+	by, err := divisionOf(opts)
+	if err != nil {
+		return DeviceBatch[T]{}, err
+	}
+	return newDeviceBatch[T](d, by, count, rows, cols)
+}
+
+func newDeviceBatch[T dtype.Element](d *Device, by division, count, rows, cols int) (DeviceBatch[T], error) {
 	if err := d.check(); err != nil {
 		return DeviceBatch[T]{}, err
 	}
@@ -36,7 +45,7 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	if err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	memory, l, err := d.at.NewBatch(gemm.Dense(dtype.Of[T](), rows, cols), count, d.by)
+	memory, l, err := d.at.NewBatch(gemm.Dense(dtype.Of[T](), rows, cols), count, by)
 	return DeviceBatch[T]{deviceView{view: view{shape{layout: l}}, memory: memory}, count, rows * l.LD}, err
 }
 
@@ -116,12 +125,12 @@ func (b DeviceBatch[T]) Download(ctx context.Context) (Batch[T], error) {
 	return all, nil
 }
 
-func (b Batch[T]) upload(ctx context.Context, d *Device) (DeviceBatch[T], error) {
+func (b Batch[T]) upload(ctx context.Context, d *Device, by division) (DeviceBatch[T], error) {
 	rows, cols, err := b.size()
 	if err != nil {
 		return DeviceBatch[T]{}, err
 	}
-	on, err := NewDeviceBatch[T](d, len(b), rows, cols)
+	on, err := newDeviceBatch[T](d, by, len(b), rows, cols)
 	if err != nil {
 		return DeviceBatch[T]{}, err
 	}

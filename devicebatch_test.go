@@ -72,7 +72,8 @@ func TestDeviceBatch(t *testing.T) {
 	if err := Gemm(ctx, 2, da, db.T(), 0, c, WithColBias(Vector(bias...)), WithVerify()); err != nil {
 		t.Fatal(err)
 	}
-	if plan, err := PlanGemm(da, db.T(), c, WithKernel("tiled")); err != nil || plan.Kernel != "tiled" || plan.M != m ||
+	plan, err := PlanGemm(t.Context(), da, db.T(), c, WithKernel("tiled"))
+	if err != nil || plan.Kernel != "tiled" || plan.M != m ||
 		!strings.Contains(plan.Detail, "a batch") {
 		t.Errorf("unexpected plan %v, error %v", plan, err)
 	}
@@ -151,7 +152,7 @@ func TestDeviceGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan, err := PlanGemm(da, db, c, WithGroups(groups)); err != nil || plan.M != 50 ||
+		if plan, err := PlanGemm(t.Context(), da, db, c, WithGroups(groups)); err != nil || plan.M != 50 ||
 			!strings.Contains(plan.Detail, "groups") {
 			t.Errorf("unexpected plan %v, error %v", plan, err)
 		}

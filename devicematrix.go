@@ -51,7 +51,7 @@ func (v deviceView) device() *Device {
 	if v.memory == nil {
 		return nil
 	}
-	return &Device{at: v.memory.Place()}
+	return &Device{v.memory.Place()}
 }
 
 // overlaps reports whether two matrices on devices have an element in common.
@@ -69,46 +69,63 @@ func (v deviceView) Part() (row, col, rows, cols int) {
 	return p.Rows.From, p.Cols.From, p.Rows.Len(), p.Cols.Len()
 }
 
-// NewDeviceMatrix allocates a rows×cols matrix on a device. Its elements are undefined. The errors
-// are ErrShape, ErrOutOfMemory, which states the memory requested and the memory left,
-// ErrDeviceLost and ErrClosed.
-func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int) (DeviceMatrix[T], error) {
+// NewDeviceMatrix allocates a rows×cols matrix on a device. Its elements are undefined. The options
+// are [WithColumnDivision] and [WithCopyOnEach]. The errors are ErrShape, ErrOutOfMemory, which
+// states the memory requested and the memory left, ErrUnsupported for other options, ErrDeviceLost
+// and ErrClosed.
+func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int, opts ...Option) (DeviceMatrix[T], error) {
+	by, err := divisionOf(opts)
+	if err != nil {
+		return DeviceMatrix[T]{}, err
+	}
+	return newDeviceMatrix[T](d, by, rows, cols)
+}
+
+// divisionOf returns the division of a new matrix that opts select.
+func divisionOf(opts []Option) (division, error) {
+	var c config
+	apply(&c, opts)
+	return c.OnlyDivision()
+}
+
+func newDeviceMatrix[T dtype.Element](d *Device, by division, rows, cols int) (DeviceMatrix[T], error) {
 	if err := d.check(); err != nil {
 		return DeviceMatrix[T]{}, err
 	}
 	if _, err := area(rows, cols); err != nil {
 		return DeviceMatrix[T]{}, err
 	}
-	memory, l, err := d.at.New(gemm.Dense(dtype.Of[T](), rows, cols), d.by)
+	memory, l, err := d.at.New(gemm.Dense(dtype.Of[T](), rows, cols), by)
 	return DeviceMatrix[T]{deviceView{view: view{shape{layout: l}}, memory: memory}}, err
 }
 
 // Upload copies a [Matrix] to a new [DeviceMatrix], or a [Batch] of matrices of one size to a new
 // [DeviceBatch]. Of several ranks, each reads only its part. Transposed views are copied as such.
-// The host's memory may be reused when Upload returns. The errors are those of [NewDeviceMatrix]
-// and [NewDeviceBatch], and the context's.
+// The host's memory may be reused when Upload returns. The options and errors are those of
+// [NewDeviceMatrix] and [NewDeviceBatch], and the context's error.
 func Upload[H interface {
-	upload(ctx context.Context, d *Device) (D, error)
-}, D any](ctx context.Context, d *Device, from H) (D, error) {
-	if err := checkContext(ctx); err != nil {
+	upload(ctx context.Context, d *Device, by division) (D, error)
+}, D any](ctx context.Context, d *Device, from H, opts ...Option) (D, error) {
+	by, err := divisionOf(opts)
+	if err := firstErr(checkContext(ctx), err); err != nil {
 		var none D
 		return none, err
 	}
-	return from.upload(ctx, d)
+	return from.upload(ctx, d, by)
 }
 
-func (m Matrix[T]) upload(ctx context.Context, d *Device) (DeviceMatrix[T], error) {
+func (m Matrix[T]) upload(ctx context.Context, d *Device, by division) (DeviceMatrix[T], error) {
 	if m.err != nil {
 		return DeviceMatrix[T]{}, m.err
 	}
 	if m.Transposed() {
-		on, err := m.T().upload(ctx, d.dividing(d.by.T()))
+		on, err := m.T().upload(ctx, d, by.T())
 		if err != nil {
 			return DeviceMatrix[T]{}, err
 		}
 		return on.T(), nil
 	}
-	on, err := NewDeviceMatrix[T](d, m.Rows(), m.Cols())
+	on, err := newDeviceMatrix[T](d, by, m.Rows(), m.Cols())
 	if err != nil {
 		return DeviceMatrix[T]{}, err
 	}

@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"tilework/dtype"
-	"tilework/internal/split"
 )
+
+// divisions holds the options for the divisions of a new matrix.
+var divisions = map[string]Option{"rows": nil, "columns": WithColumnDivision(), "each": WithCopyOnEach()}
 
 // TestDividedMatrices uploads, views, copies, multiplies and downloads matrices of every split on
 // several emulated GPUs, and compares the results with those of the CPU.
@@ -20,21 +22,20 @@ func TestDividedMatrices(t *testing.T) {
 	substitute(t, 0)
 	for _, name := range []string{"emu:h200,h200", "emu:h200,h200,h200", "emu:h200,h200,h200,h200"} {
 		d := on(t, name)
-		ways := map[string]*Device{"rows": d, "columns": d.ByColumns(), "each": d.OnEach()}
 		rng := rand.New(rand.NewPCG(1, 2))
 		a, b := whole[float32](rng, 70, 40), whole[float32](rng, 40, 90)
 		want := plain(a, b)
-		for wayA, onA := range ways {
-			for wayB, onB := range ways {
+		for wayA, ofA := range divisions {
+			for wayB, ofB := range divisions {
 				what := fmt.Sprintf("%s: A by %s, B by %s", name, wayA, wayB)
-				x, y := upload(t, onA, a.T().clone().T()), upload(t, onB, b)
+				x, y := upload(t, d, a.T().clone().T(), ofA), upload(t, d, b, ofB)
 				sameAs(t, what+": A", download(t, x), plain(a, identity[float32](40)))
 				c, err := Mul(t.Context(), x, y)
 				if err != nil {
 					t.Fatal(what, err)
 				}
 				sameAs(t, what, download(t, c), want)
-				part, err := NewDeviceMatrix[float32](onB, 100, 95)
+				part, err := NewDeviceMatrix[float32](d, 100, 95, ofB)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -46,7 +47,7 @@ func TestDividedMatrices(t *testing.T) {
 					t.Fatal(what, err)
 				}
 				sameAs(t, what+", twice", download(t, into), want)
-				copied, err := NewDeviceMatrix[float32](onA, 70, 90)
+				copied, err := NewDeviceMatrix[float32](d, 70, 90, ofA)
 				if err == nil {
 					err = Copy(t.Context(), copied, c)
 				}
@@ -76,23 +77,23 @@ func TestDividedPlan(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu:h200,h200")
 	const n = 4096
-	matrix := func(d *Device) DeviceMatrix[dtype.BFloat16] {
-		m, err := NewDeviceMatrix[dtype.BFloat16](d, n, n)
+	matrix := func(division Option) DeviceMatrix[dtype.BFloat16] {
+		m, err := NewDeviceMatrix[dtype.BFloat16](d, n, n, division)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return m
 	}
 	for _, c := range []struct {
-		b    *Device
+		ofB  Option
 		want []string
 	}{
-		{d, []string{"emu:h200 computes rows 0 to 2047 in ", " panels; emu:h200#1 computes rows 2048 to 4095 in ",
+		{nil, []string{"emu:h200 computes rows 0 to 2047 in ", " panels; emu:h200#1 computes rows 2048 to 4095 in ",
 			"emu:h200 copies 16.78 MB from emu:h200#1", "emu:h200#1 copies 16.78 MB from emu:h200"}},
-		{d.OnEach(), []string{"emu:h200 computes rows 0 to 2047; emu:h200#1 computes rows 2048 to 4095"}},
+		{WithCopyOnEach(), []string{"emu:h200 computes rows 0 to 2047; emu:h200#1 computes rows 2048 to 4095"}},
 	} {
 		bias := WithColBias(Vector(make([]dtype.BFloat16, n)...))
-		pl, err := PlanGemm(matrix(d), matrix(c.b), matrix(d), bias, WithActivation(ReLU))
+		pl, err := PlanGemm(t.Context(), matrix(nil), matrix(c.ofB), matrix(nil), bias, WithReLU())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +129,7 @@ func TestDividedErrors(t *testing.T) {
 	}{
 		{"listed twice", second(Open("gpu:1,1")), ErrNoDevice, "GPU 1 is listed twice"},
 		{"no model", second(Open("emu:h200,")), ErrNoDevice, "want a list such as emu:h200,h200"},
-		{"no Device", second(NewDeviceMatrix[float32](none.ByColumns(), 1, 1)), ErrNoDevice, "Open"},
+		{"no Device", second(NewDeviceMatrix[float32](none, 1, 1, WithColumnDivision())), ErrNoDevice, "Open"},
 		{"a batch at odd distances", Gemm(ctx, 1, a.Sub(0, 0, 4, 4).Batch(3, 9), a.Sub(0, 0, 4, 4).Batch(3, 0), 0, odd),
 			ErrUnsupported, "below each other or side by side"},
 		{"another device", Gemm(ctx, 1, a, far, 0, a), ErrUnsupported, "B is on device emu and C on emu:h200,h200"},
@@ -169,12 +170,12 @@ func TestDividedBatches(t *testing.T) {
 	want := all(Mul(t.Context(), a, b, WithDevice("emu:h200")))
 	for _, name := range []string{"emu:h200,h200", "emu:h200,h200,h200"} {
 		d := on(t, name)
-		for _, onB := range []*Device{d, d.ByColumns(), d.OnEach()} {
+		for way, ofB := range divisions {
 			x, err := Upload(t.Context(), d, a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			y, err := Upload(t.Context(), onB, b)
+			y, err := Upload(t.Context(), d, b, ofB)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,13 +186,13 @@ func TestDividedBatches(t *testing.T) {
 			if !slices.Equal(all(c.Download(t.Context())), want) {
 				t.Errorf("%s: other bits than on one GPU", name)
 			}
-			whole := onB.by != split.Columns // matrices of B
-			if pl, err := PlanGemm(x, y, c); err != nil || strings.Contains(pl.Detail, "copies") == whole ||
+			whole := way != "columns" // matrices of B
+			if pl, err := PlanGemm(t.Context(), x, y, c); err != nil || strings.Contains(pl.Detail, "copies") == whole ||
 				!strings.Contains(pl.Detail, "emu:h200 computes products 0 to ") {
 				t.Errorf("%s: plan %q, %v, want products on each GPU, and copies: %v", name, pl, err, !whole)
 			}
 			// All products with the first B, into matrices side by side.
-			side, err := NewDeviceMatrix[float32](onB, 9, 6*count)
+			side, err := NewDeviceMatrix[float32](d, 9, 6*count, ofB)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +209,7 @@ func TestDividedBatches(t *testing.T) {
 			t.Errorf("host matrices on %s: other bits than on one GPU", name)
 		}
 		c := Batch[float32]{New[float32](9, 6), New[float32](9, 6)}
-		if pl, err := PlanGemm(a[:2], b[:2], c, WithDevice(name)); err != nil ||
+		if pl, err := PlanGemm(t.Context(), a[:2], b[:2], c, WithDevice(name)); err != nil ||
 			!strings.Contains(pl.Detail, "emu:h200 computes products 0 to 1") {
 			t.Errorf("host matrices on %s: plan %q, %v", name, pl, err)
 		}
@@ -230,18 +231,18 @@ func TestDividedGroups(t *testing.T) {
 	for _, name := range []string{"emu:h200,h200", "emu:h200,h200,h200"} {
 		d := on(t, name)
 		routed := upload(t, d, ends)
-		for _, onB := range []*Device{d, d.ByColumns(), d.OnEach()} {
-			b, err := Upload(ctx, onB, experts)
+		for _, ofB := range divisions {
+			b, err := Upload(ctx, d, experts, ofB)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, groups := range []Operand[int32]{ends, routed} {
-				x, c := upload(t, d, a), upload(t, onB, before)
+				x, c := upload(t, d, a), upload(t, d, before, ofB)
 				if err := Gemm(ctx, 2, x, b, 1, c, WithGroups(groups), WithVerify()); err != nil {
 					t.Fatal(err)
 				}
 				equalTo(t, name, download(t, c), want)
-				pl, err := PlanGemm(x, b, c, WithGroups(groups))
+				pl, err := PlanGemm(t.Context(), x, b, c, WithGroups(groups))
 				if err != nil || !strings.Contains(pl.Detail, "computes ") {
 					t.Errorf("%s: plan %q, %v, want the work of each GPU", name, pl, err)
 				}
@@ -290,7 +291,7 @@ func chainOn(ctx context.Context, d *Device, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	y, err := Upload(ctx, d.ByColumns(), b)
+	y, err := Upload(ctx, d, b, WithColumnDivision())
 	if err != nil {
 		return err
 	}

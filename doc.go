@@ -45,7 +45,7 @@
 //	dev, err := tilework.Open("gpu")
 //	defer dev.Close()
 //	w, err := tilework.Upload(ctx, dev, weights)
-//	h, err := tilework.Mul(ctx, x, w.T(), tilework.WithActivation(tilework.ReLU))
+//	h, err := tilework.Mul(ctx, x, w.T(), tilework.WithReLU())
 //	y, err := tilework.Mul(ctx, h, v)
 //	out, err := y.Download(ctx)
 //
@@ -66,14 +66,14 @@
 // # Epilogue
 //
 // Options change each element before the result is rounded and written. They apply in the order
-// [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], [WithActivation], [WithGated],
+// [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], an activation, [WithGated],
 // [WithResidual], [WithOutputScale], [WithDeviceFunc] and [WithSaturation], independent of the
 // order in the call. They run in the kernel, without another pass over the result.
 // [WithBlockScales] is part of the product itself, as these scales differ along K.
 //
 // # Guarantees
 //
-// float32 operands mean float32 arithmetic, unless [WithPrecision] selects another one. With β = 0
+// float32 operands mean float32 arithmetic, unless an option selects another one. With β = 0
 // the old C is not read. Otherwise NaN and infinities propagate. The same inputs give the same
 // bits, in every run and with any number of threads. With [WithRowInvariance] a row of the result
 // does not depend on the other rows. Nothing falls back silently to another device, precision or

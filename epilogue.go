@@ -53,9 +53,9 @@ func WithOutputScale[T dtype.Element](v Operand[T]) Option { return withExtra(ge
 func WithResidual[T dtype.Element](d Operand[T]) Option { return withExtra(gemm.Residual, d) }
 
 // WithGated makes a product gated: C ← act(α·A·B) ∘ (α·A·up), element by element. up is k×n, of B's
-// type and stored by rows or by columns as B is. With [WithActivation] and [SiLU] that is SwiGLU,
-// where B is called the gate, and with [GELU] it is GeGLU. Weights side by side in one matrix are
-// two views of it ([Matrix.Sub]).
+// type and stored by rows or by columns as B is. With [WithSiLU] that is SwiGLU, where B is called
+// the gate, and with [WithGELU] it is GeGLU. Weights side by side in one matrix are two views of it
+// ([Matrix.Sub]).
 //
 // The wgmma kernel of a GPU computes both products in one launch. Other kernels and the CPU
 // allocate m×n sums for the second one. A bias, scales of rows or columns, groups, a transposed C
@@ -77,7 +77,7 @@ func withExtra[T dtype.Element](o gemm.Operand, v Operand[T]) Option {
 // a is m×⌈k/128⌉ with a scale for each row and 128 of K, or ⌈m/128⌉×⌈k/128⌉ with one for each block
 // of 128×128; b is ⌈k/128⌉×n or ⌈k/128⌉×⌈n/128⌉. They have the orientation of op(A) and op(B), and
 // may be transposed views themselves. The errors are ErrShape, and ErrUnsupported for other element
-// types, for [Fast] and for kernels without block scales.
+// types, for [WithFastAccumulation] and for kernels without block scales.
 func WithBlockScales(a, b Operand[float32]) Option {
 	return func(c *config) {
 		give(c, gemm.ScaleA, a)

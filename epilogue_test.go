@@ -61,7 +61,7 @@ func TestEpilogueOptions(t *testing.T) {
 	for _, device := range []string{"cpu", "emu"} {
 		for _, extra := range [][]Option{nil, {WithVerify()}} {
 			opts := append([]Option{WithDevice(device), WithRowScale(Vector(rows...)), WithColScale(Vector(cols...)),
-				WithColBias(Vector(bias...)), WithActivation(ReLU), WithOutputScale(Vector(0.5))}, extra...)
+				WithColBias(Vector(bias...)), WithReLU(), WithOutputScale(Vector(0.5))}, extra...)
 			c := New[float32](m, n)
 			check(device, c, Gemm(ctx, 1, a, b, 0, c, append(opts, WithResidual(res))...))
 			ct := New[float32](n, m).T()
@@ -264,7 +264,7 @@ func TestGated(t *testing.T) {
 			}
 		}
 	}
-	opts := []Option{WithGated(up), WithActivation(ReLU), WithResidual(res)}
+	opts := []Option{WithGated(up), WithReLU(), WithResidual(res)}
 	for _, on := range [][]Option{
 		{WithDevice("cpu")}, {WithDevice("cpu"), WithVerify()}, {WithDevice("emu")}, {WithDevice("emu"), WithVerify()},
 		{WithDevice("emu"), WithKernel("naive")}, {WithDevice("emu"), WithKernel("wgmma")},
@@ -275,7 +275,7 @@ func TestGated(t *testing.T) {
 	apart := fill(k, n, func(i, j int) int { return int(up.At(i, j).Float32()) }) // of another leading dimension
 	for _, device := range []string{"cpu", "emu"} {
 		c := New[dtype.BFloat16](m, n)
-		check("separate weights on "+device, c, Gemm(ctx, 2, a, gate, 0, c, WithGated(apart), WithActivation(ReLU),
+		check("separate weights on "+device, c, Gemm(ctx, 2, a, gate, 0, c, WithGated(apart), WithReLU(),
 			WithResidual(res), WithDevice(device), WithVerify()))
 	}
 	w, err := Pack(ctx, gate)
@@ -304,7 +304,7 @@ func TestGated(t *testing.T) {
 	onGate, onUp := onBoth.Sub(0, 0, k, n), onBoth.Sub(0, n, k, n)
 	for name, o := range map[string]Option{"up on the host": WithGated(up), "up on the device": WithGated(onUp)} {
 		for _, kernel := range []string{"", "mma"} {
-			if err := Gemm(ctx, 2, onA, onGate, 0, c, o, WithActivation(ReLU), WithResidual(res),
+			if err := Gemm(ctx, 2, onA, onGate, 0, c, o, WithReLU(), WithResidual(res),
 				WithKernel(kernel)); err != nil {
 				t.Fatal(name, err)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // Errors that all others wrap, except those of a context. Test for them with [errors.Is]. The
@@ -19,15 +20,15 @@ var (
 	// is not implemented.
 	ErrUnsupported = gemm.ErrUnsupported
 	// ErrNoDevice reports a device that does not exist, is lost or is not part of this build.
-	ErrNoDevice = gemm.ErrNoDevice
+	ErrNoDevice = sentinel.ErrNoDevice
 	// ErrDeviceLost reports a device that this process can no longer use.
 	ErrDeviceLost = device.ErrLost
 	// ErrLaunch reports a kernel that the device refused or aborted.
 	ErrLaunch = device.ErrLaunch
 	// ErrOutOfMemory reports that the host or the device has less free memory than requested.
-	ErrOutOfMemory = gemm.ErrOutOfMemory
+	ErrOutOfMemory = sentinel.ErrOutOfMemory
 	// ErrClosed reports the use of a Device or a matrix on it after Close.
-	ErrClosed = gemm.ErrClosed
+	ErrClosed = sentinel.ErrClosed
 	// ErrVerify reports a result that failed verification, or that cannot be verified within the
 	// limit of [WithVerify].
 	ErrVerify = gemm.ErrVerify

@@ -84,7 +84,7 @@ func ExampleGemm_bfloat16() {
 	bias := tilework.Vector[float32](0, 1)
 	y := tilework.New[float32](1, 2)
 	err := tilework.Gemm(context.Background(), 1, x, w, 0, y, tilework.WithColBias(bias),
-		tilework.WithActivation(tilework.ReLU))
+		tilework.WithReLU())
 	fmt.Println(y.Data(), err)
 	// Output: [0 6] <nil>
 }
@@ -118,7 +118,7 @@ func ExamplePack() {
 		return
 	}
 	for _, x := range [][]float32{{1, 2}, {3, -4}} {
-		y, err := tilework.Mul(ctx, tilework.FromSlice(1, 2, x), w, tilework.WithActivation(tilework.ReLU))
+		y, err := tilework.Mul(ctx, tilework.FromSlice(1, 2, x), w, tilework.WithReLU())
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -164,7 +164,7 @@ func ExampleBatch() {
 	// Output: [3] [7 10]
 }
 
-func ExampleWithActivation() {
+func ExampleWithReLU() {
 	x := tilework.FromSlice(1, 2, []float32{1, -1})
 	w := tilework.FromSlice(2, 3, []float32{
 		1, 2, 3,
@@ -172,7 +172,7 @@ func ExampleWithActivation() {
 	})
 	y, err := tilework.Mul(context.Background(), x, w,
 		tilework.WithColBias(tilework.Vector[float32](1, 1, 1)),
-		tilework.WithActivation(tilework.ReLU))
+		tilework.WithReLU())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -189,7 +189,7 @@ func ExampleWithGated() {
 		1, -1, 0, 4,
 	})
 	gate, up := both.Sub(0, 0, 2, 2), both.Sub(0, 2, 2, 2)
-	h, err := tilework.Mul(context.Background(), x, gate, tilework.WithGated(up), tilework.WithActivation(tilework.ReLU))
+	h, err := tilework.Mul(context.Background(), x, gate, tilework.WithGated(up), tilework.WithReLU())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -244,7 +244,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	h, err := tilework.Mul(ctx, x, w, tilework.WithActivation(tilework.ReLU))
+	h, err := tilework.Mul(ctx, x, w, tilework.WithReLU())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -265,7 +265,7 @@ func ExampleOpen() {
 
 // Two GPUs, here emulated ones, divide matrices among them. Each has some rows of x and some
 // columns of w. A product copies the missing parts from one to the other.
-func ExampleDevice_ByColumns() {
+func ExampleWithColumnDivision() {
 	ctx := context.Background()
 	dev, err := tilework.Open("emu:h200,h200") // "gpu:0,1" or "gpu:all" for real ones
 	if err != nil {
@@ -278,7 +278,7 @@ func ExampleDevice_ByColumns() {
 		fmt.Println(err)
 		return
 	}
-	w, err := tilework.Upload(ctx, dev.ByColumns(), tilework.FromSlice(2, 2, []float32{1, 1, 0, 1}))
+	w, err := tilework.Upload(ctx, dev, tilework.FromSlice(2, 2, []float32{1, 1, 0, 1}), tilework.WithColumnDivision())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -467,7 +467,7 @@ func ExampleCopy() {
 
 func ExamplePlanGemm() {
 	a, b, c := tilework.New[float32](64, 8), tilework.New[float32](8, 32), tilework.New[float32](64, 32)
-	plan, err := tilework.PlanGemm(a, b, c, tilework.WithKernel("loop"))
+	plan, err := tilework.PlanGemm(context.Background(), a, b, c, tilework.WithKernel("loop"))
 	if err != nil {
 		fmt.Println(err)
 		return

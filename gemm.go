@@ -2,10 +2,12 @@ package tilework
 
 import (
 	"context"
+	"fmt"
 
 	"tilework/dtype"
 	"tilework/internal/call"
 	"tilework/internal/gemm"
+	"tilework/internal/split"
 )
 
 // Gemm computes C ← α·A·B + β·C for A of m×k, B of k×n and C of m×n. With β = 0 the old C is not
@@ -41,7 +43,7 @@ import (
 // Sums in int32 are exact, but wrap beyond 32 bits. For a C of floats they are converted to
 // float32, to nearest with ties to even; α, β and the epilogue then apply in float32. A C of 16 or
 // 8 bits is rounded once, at the end. On a Hopper GPU the kernel wgmma sums 128 products of 8-bit
-// floats in 14 bits before it adds them in float32, and with [Fast] all of them.
+// floats in 14 bits before it adds them in float32, and with [WithFastAccumulation] all of them.
 //
 // A product of matrices on the host is finished when Gemm returns. A product of matrices on a
 // device is only enqueued, usually before it starts. The first product of a kind waits until its
@@ -52,14 +54,7 @@ import (
 // Options may have operands on the host for a product on a device.
 func Gemm[T, U, R dtype.Element](ctx context.Context, alpha float64, a Operand[T], b Operand[U], beta float64,
 	c Operand[R], opts ...Option) error {
-	k := newCall(alpha, a, b, beta, c, opts)
-	if ctx == nil {
-		k.Fail(errNilContext)
-		ctx = context.Background()
-	}
-	err := k.Run(ctx)
-	k.Release()
-	return err
+	return run(ctx, newCall(alpha, a, b, beta, c, opts))
 }
 
 // newCall returns the call for a product. Release it in the end.
@@ -67,11 +62,30 @@ func newCall[T, U, R dtype.Element](alpha float64, a Operand[T], b Operand[U], b
 	opts []Option) *call.Call {
 	k := call.New()
 	apply(&k.Options, opts)
+	start(k, alpha, a, b, beta, c)
+	return k
+}
+
+// start gives the operands and factors of a product whose options are given.
+func start[T, U, R dtype.Element](k *call.Call, alpha float64, a Operand[T], b Operand[U], beta float64, c Operand[R]) {
+	if k.Division != split.Rows {
+		k.Fail(fmt.Errorf("%w: %v is for a new matrix on a device, and this product makes none", ErrUnsupported, k.Division))
+	}
 	giveProduct(k, gemm.A, a)
 	giveProduct(k, gemm.B, b)
 	giveProduct(k, gemm.C, c)
 	k.Start(complex(alpha, 0), complex(beta, 0))
-	return k
+}
+
+// run computes the product and releases k.
+func run(ctx context.Context, k *call.Call) error {
+	if ctx == nil {
+		k.Fail(errNilContext)
+		ctx = context.Background()
+	}
+	err := k.Run(ctx)
+	k.Release()
+	return err
 }
 
 // giveProduct gives A, B or C.

@@ -51,7 +51,7 @@ func testDeviceRows[T, R dtype.Element](t *testing.T, x *deviceRows, name string
 		for _, size := range x.sizes {
 			n, k := size[0], size[1]
 			a, b, bias := someElements[T](rng, x.most, k), someElements[T](rng, k, n), someElements[R](rng, 1, n)
-			all := append([]Option{WithRowInvariance(), WithActivation(GELUTanh), WithColBias(bias)}, opts...)
+			all := append([]Option{WithRowInvariance(), WithGELUTanh(), WithColBias(bias)}, opts...)
 			da := upload(t, x.device, a)
 			bs := []DeviceMatrix[T]{upload(t, x.device, b), upload(t, x.device, b.T().clone()).T()}
 			product := func(da, db DeviceMatrix[T]) Matrix[R] {
@@ -111,10 +111,10 @@ func (x *deviceRows) run(t *testing.T) {
 	testDeviceRows[dtype.Float16, float32](t, x, "float16")
 	testDeviceRows[dtype.Float8E4M3, dtype.BFloat16](t, x, "e4m3")
 	testDeviceRows[dtype.Float8E5M2, dtype.Float8E5M2](t, x, "e5m2")
-	testDeviceRows[dtype.Float8E4M3, float32](t, x, "e4m3-fast", WithPrecision(Fast))
+	testDeviceRows[dtype.Float8E4M3, float32](t, x, "e4m3-fast", WithFastAccumulation())
 	testDeviceRows[float32, float32](t, x, "float32")
-	testDeviceRows[float32, float32](t, x, "tf32", WithPrecision(TF32))
-	testDeviceRows[float32, float32](t, x, "f32x3", WithPrecision(F32x3))
+	testDeviceRows[float32, float32](t, x, "tf32", WithTF32())
+	testDeviceRows[float32, float32](t, x, "f32x3", WithF32x3())
 	testDeviceRows[float64, float64](t, x, "float64")
 	testDeviceRows[int8, float32](t, x, "int8")
 }

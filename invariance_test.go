@@ -21,11 +21,14 @@ type invariantProduct[T, R dtype.Element] struct {
 	want     Matrix[R]
 }
 
+// activations holds the options for an activation, and none.
+var activations = []Option{nil, WithReLU(), WithGELU(), WithGELUTanh(), WithSiLU()}
+
 func newInvariantProduct[T, R dtype.Element](rng *rand.Rand, device string) *invariantProduct[T, R] {
 	rows, n, k := 33, 1+rng.IntN(90), 1+rng.IntN(1<<(3+rng.IntN(9)))
 	x := &invariantProduct[T, R]{rng: rng, a: someElements[T](rng, rows, k), b: someElements[T](rng, k, n),
 		residual: someElements[R](rng, rows, n)}
-	x.all = []Option{WithRowInvariance(), WithDevice(device), WithActivation(Activation(rng.IntN(int(SiLU) + 1)))}
+	x.all = []Option{WithRowInvariance(), WithDevice(device), activations[rng.IntN(len(activations))]}
 	if rng.IntN(2) == 0 {
 		x.all = append(x.all, WithColBias(someElements[R](rng, 1, n)))
 	}
@@ -107,7 +110,7 @@ func (x *invariantProduct[T, R]) checkRows(t *testing.T) {
 		x.check(t, "a product", x.rows(t, first, count, WithThreads(x.rng.IntN(3))), first)
 	}
 	first := x.rng.IntN(total - 5)
-	x.check(t, "a verified product", x.rows(t, first, 4, WithVerify(1)), first)
+	x.check(t, "a verified product", x.rows(t, first, 4, WithVerifyLimit(1)), first)
 }
 
 // checkBatches computes rows in a batch and in groups.
@@ -137,12 +140,12 @@ func (x *invariantProduct[T, R]) checkBatches(t *testing.T) {
 
 // checkGated computes rows of a gated product.
 func (x *invariantProduct[T, R]) checkGated(t *testing.T) {
-	x.all = []Option{x.all[0], x.all[1], WithActivation(SiLU), WithGated(someElements[T](x.rng, x.b.Rows(), x.b.Cols()))}
+	x.all = []Option{x.all[0], x.all[1], WithSiLU(), WithGated(someElements[T](x.rng, x.b.Rows(), x.b.Cols()))}
 	x.want = x.plain(t, 0, x.a.Rows())
 	for _, count := range []int{1, 2 + x.rng.IntN(x.a.Rows()-2)} {
 		first := x.rng.IntN(x.a.Rows() - count + 1)
 		x.check(t, "a gated product", x.plain(t, first, count), first)
-		x.check(t, "a verified gated product", x.plain(t, first, count, WithVerify(1)), first)
+		x.check(t, "a verified gated product", x.plain(t, first, count, WithVerifyLimit(1)), first)
 	}
 }
 

@@ -27,28 +27,27 @@ func TestDeviceMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bytes := range []int{1 << 30, 40 << 10, 10 << 10} {
-		got, err := Mul(t.Context(), a, b, WithDevice("emu", bytes))
+		got, err := Mul(t.Context(), a, b, WithDevice("emu"), WithGPUMemory(bytes))
 		if err != nil || !slices.Equal(got.Data(), want.Data()) {
 			t.Errorf("%d bytes: error %v, or other bits than in all memory", bytes, err)
 		}
-		pl, err := PlanGemm(a, b, got, WithDevice("emu", bytes))
+		pl, err := PlanGemm(t.Context(), a, b, got, WithDevice("emu"), WithGPUMemory(bytes))
 		if err != nil || strings.Contains(pl.Detail, "blocks of C") != (bytes < 1<<30) {
 			t.Errorf("%d bytes: plan %v, error %v", bytes, pl, err)
 		}
 	}
 	batch := Batch[float32]{want, New[float32](70, 90), New[float32](70, 90)}
 	if err := Gemm(t.Context(), 1, Batch[float32]{a, a, a}, Batch[float32]{b, b, b}, 0, batch,
-		WithDevice("emu", 40<<10)); err != nil || !slices.Equal(batch[2].Data(), want.Data()) {
+		WithDevice("emu"), WithGPUMemory(40<<10)); err != nil || !slices.Equal(batch[2].Data(), want.Data()) {
 		t.Errorf("a batch: error %v, or other bits", err)
 	}
 	c := New[float32](70, 90)
 	c.Data()[7] = 42
 	for _, x := range []struct {
-		memory []int
+		memory int
 		want   error
-	}{{[]int{1 << 10}, ErrOutOfMemory}, {[]int{0}, ErrUnsupported}, {[]int{-1}, ErrUnsupported},
-		{[]int{1, 2}, ErrUnsupported}} {
-		err := Gemm(t.Context(), 1, a, b, 0, c, WithDevice("emu", x.memory...))
+	}{{1 << 10, ErrOutOfMemory}, {0, ErrUnsupported}, {-1, ErrUnsupported}} {
+		err := Gemm(t.Context(), 1, a, b, 0, c, WithDevice("emu"), WithGPUMemory(x.memory))
 		if !errors.Is(err, x.want) || c.Data()[7] != 42 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("memory %v: error %v, want %v and C as before", x.memory, err, x.want)
 		}
@@ -62,7 +61,7 @@ func TestDeviceMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Mul(t.Context(), x, b, WithDevice("emu", 1<<20)); !errors.Is(err, ErrUnsupported) {
+	if _, err := Mul(t.Context(), x, b, WithDevice("emu"), WithGPUMemory(1<<20)); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a matrix on a device: error %v, want ErrUnsupported", err)
 	}
 }

@@ -103,6 +103,7 @@ func TestErrors(t *testing.T) {
 	both := counted(8, 8)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
+	_, cancelledPlan := PlanGemm(cancelled, a, b, c)
 	_, noGroup := OpenRanks(ctx, nil, "cpu")
 	for _, test := range []struct {
 		name string
@@ -128,12 +129,15 @@ func TestErrors(t *testing.T) {
 		{"no group", noGroup, ErrUnsupported, "no group of ranks"},
 		{"device", Gemm(ctx, 1, a, b, 0, c, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
 		{"GPU", Gemm(ctx, 1, a, b, 0, c, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
-		{"precision", Gemm(ctx, 1, a, b, 0, c, WithPrecision(TF32)), ErrUnsupported,
+		{"precision", Gemm(ctx, 1, a, b, 0, c, WithTF32()), ErrUnsupported,
 			"precision tf32 of float64 matrices (it is for float32)"},
-		{"activation", Gemm(ctx, 1, a, b, 0, c, WithActivation(99)), ErrUnsupported, "activation 99"},
+		{"division", Gemm(ctx, 1, a, b, 0, c, WithColumnDivision()), ErrUnsupported,
+			"split by columns is for a new matrix on a device"},
+		{"limit of memory", Gemm(ctx, 1, a, b, 0, c, WithGPUMemory(-1)), ErrUnsupported, "want a positive number"},
 		{"result type", Gemm(ctx, 1, a, b, 0, New[float32](3, 5)), ErrUnsupported,
 			"a product of float64 matrices as float32"},
 		{"cancelled", Gemm(cancelled, 1, a, b, 0, c), context.Canceled, ""},
+		{"cancelled plan", cancelledPlan, context.Canceled, ""},
 		{"batch lengths", Gemm(ctx, 1, Batch[float64]{a}, Batch[float64]{b, b}, 0, Batch[float64]{c}), ErrShape,
 			"1 A, 2 B and 1 C"},
 		{"same C twice", Gemm(ctx, 1, Batch[float64]{a, a}, Batch[float64]{b, b}, 0, Batch[float64]{c, c}), ErrOverlap,
@@ -252,7 +256,7 @@ func TestVerifyAcceptsCorrectProducts(t *testing.T) {
 	for _, opts := range [][]Option{
 		nil,
 		{WithColBias(Vector(make([]float32, 90)...))},
-		{WithActivation(GELU), WithRowBias(Vector(make([]float32, 130)...))},
+		{WithGELU(), WithRowBias(Vector(make([]float32, 130)...))},
 	} {
 		unverified, err := Mul(t.Context(), a, b, opts...)
 		if err != nil {
@@ -277,7 +281,7 @@ func TestPrecisionOnRequest(t *testing.T) {
 			a.Set(i, j, 1+0x1p-12)
 		}
 	}
-	calls := map[string][]Option{"tf32": {WithDevice("emu:h200"), WithKernel("mma"), WithPrecision(TF32)}}
+	calls := map[string][]Option{"tf32": {WithDevice("emu:h200"), WithKernel("mma"), WithTF32()}}
 	for _, device := range []string{"cpu", "emu:t4", "emu:a30", "emu:h200", "emu:b200"} {
 		calls[device] = []Option{WithDevice(device)}
 	}
@@ -316,8 +320,8 @@ func TestEmptyResults(t *testing.T) {
 	for _, size := range [][3]int{{0, 3, 5}, {3, 0, 5}, {0, 0, 0}, {many, 0, 0}, {0, many, 0}} {
 		a, b := New[float32](size[0], size[2]), New[float32](size[2], size[1])
 		for name, opts := range map[string][]Option{
-			"plain": nil, "activated": {WithActivation(GELU)}, "verified": {WithVerify()},
-			"both": {WithVerify(), WithActivation(ReLU)},
+			"plain": nil, "activated": {WithGELU()}, "verified": {WithVerify()},
+			"both": {WithVerify(), WithReLU()},
 		} {
 			for _, device := range []string{"cpu", "emu"} {
 				for _, beta := range []float64{0, 2} {
@@ -338,7 +342,7 @@ func TestNilOption(t *testing.T) {
 	if err != nil || c.At(0, 0) != 25 {
 		t.Fatalf("got %v, %v, want 25", c, err)
 	}
-	p, err := PlanGemm(a, a.T(), c, WithThreads(1), nil, WithDevice("cpu"))
+	p, err := PlanGemm(t.Context(), a, a.T(), c, WithThreads(1), nil, WithDevice("cpu"))
 	if err != nil || !strings.Contains(p.String(), ", 1 thread:") {
 		t.Errorf("got %q, %v, want 1 thread", p, err)
 	}

@@ -73,7 +73,7 @@ func TestOddCalls(t *testing.T) {
 					check(what, Gemm(ctx, 1, Batch[float32]{a, b}, Batch[float32]{b}, 0, Batch[float32]{good, a}, opts...))
 					check(what, Gemm(ctx, 1, a, Batch[float32]{b, a}, 0, good, append(opts, WithGroups(GroupEnds(odd[:3]...)))...))
 				}
-				_, err := PlanGemm(a, b, good)
+				_, err := PlanGemm(t.Context(), a, b, good)
 				check(what, err)
 				packed, err := Pack(ctx, b)
 				check(what, err)

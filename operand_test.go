@@ -67,11 +67,12 @@ func TestMixedOperands(t *testing.T) {
 		{"nil for a bias", m, m, results[0], []Option{WithColBias[float32](nil)}, ErrShape, "nil for the bias"},
 		{"invalid matrix", m.Sub(1, 1, 2, 2), m, results[0], nil, ErrShape, "a 2×2 part from (1, 1)"},
 		{"invalid matrix in a batch", Batch[float32]{m, m.Sub(1, 1, 2, 2)}, batch, results, nil, ErrShape, "matrix 1 of A: "},
-		{"invalid option", m, m, results[0], []Option{WithPrecision(9)}, ErrUnsupported, "precision 9"},
-		{"two verification limits", m, m, results[0], []Option{WithVerify(0.1, 0.2)}, ErrUnsupported,
-			"want one positive number"},
+		{"invalid option", m, m, results[0], []Option{WithThreads(-1)}, ErrUnsupported, "threads"},
+		{"negative limit", m, m, results[0], []Option{WithVerifyLimit(-0.1)}, ErrUnsupported, "want a positive number"},
+		{"NaN as a limit", m, m, results[0], []Option{WithVerifyLimit(math.NaN())}, ErrUnsupported,
+			"want a positive number"},
 	} {
-		_, planErr := PlanGemm(test.a, test.b, test.c, test.opts...)
+		_, planErr := PlanGemm(t.Context(), test.a, test.b, test.c, test.opts...)
 		for what, err := range map[string]error{"Gemm": Gemm(ctx, 1, test.a, test.b, 0, test.c, test.opts...),
 			"PlanGemm": planErr} {
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {

@@ -47,29 +47,30 @@ func give[T dtype.Element](c *config, o gemm.Operand, x Operand[T]) {
 // size.
 // With [WithRowInvariance], "auto" selects the first GPU, or the CPU if there is none.
 // [PlanGemm] reports the choice and its reason.
-//
-// A second argument limits the bytes of GPU memory that the product uses for its matrices; the
-// default is nine tenths of the GPU's memory. Matrices that need more are multiplied block by
-// block, in the same order of sums, so the limit changes no bit of the result. [Plan.Detail] states
-// the blocks and the bytes copied. 256 MiB suffice for matrices with sides of up to 50,000, but
-// slow large products down. A product that needs more than the limit returns [ErrOutOfMemory] and
-// leaves C as it was. If another program uses the memory, the blocks become smaller too. The CPU
-// ignores the limit.
-func WithDevice(name string, memory ...int) Option {
+func WithDevice(name string) Option {
 	d, err := backend.ParseDevice(name)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrNoDevice, err)
 	}
-	limit := 0
-	switch {
-	case len(memory) == 1 && memory[0] > 0:
-		limit = memory[0]
-	case len(memory) > 0:
-		err = fmt.Errorf("%w: device %s with %v bytes of memory, want one positive number", ErrUnsupported, name, memory)
-	}
 	return func(c *config) {
 		c.Fail(err)
-		c.Device, c.GPUMemory = d, limit
+		c.Device = d
+	}
+}
+
+// WithGPUMemory limits the bytes of GPU memory that a product of matrices on the host uses for
+// them; the default is nine tenths of the GPU's memory. Matrices that need more are multiplied
+// block by block, in the same order of sums, so the limit changes no bit of the result.
+// [Plan.Detail] states the blocks and the bytes copied. 256 MiB suffice for matrices with sides of
+// up to 50,000, but slow large products down. A product that needs more than the limit returns
+// [ErrOutOfMemory] and leaves C as it was. If another program uses the memory, the blocks become
+// smaller too. The CPU ignores the limit. A number that is not positive is ErrUnsupported.
+func WithGPUMemory(bytes int) Option {
+	return func(c *config) {
+		if bytes <= 0 {
+			c.Fail(fmt.Errorf("%w: a limit of %d bytes of GPU memory, want a positive number", ErrUnsupported, bytes))
+		}
+		c.GPUMemory = bytes
 	}
 }
 
@@ -91,23 +92,22 @@ func WithThreads(n int) Option {
 // α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, or modulo 2³² for integers, on the
 // device that holds the matrices. The threshold follows from the rounding errors of the kernel. A
 // wrong result is [ErrVerify], and so is one in which an error of 1 % of a row's norm, or of eight
-// roundoffs of C's type if that is more, could go unnoticed: long sums in [Fast], or data with
-// rounding errors of that size.
-//
-// A single argument sets another limit, relative to a row's norm: 0.05 accepts results in which
-// errors of up to 5 % could go unnoticed. It must be positive.
+// roundoffs of C's type if that is more, could go unnoticed: long sums with [WithFastAccumulation],
+// or data with rounding errors of that size. [WithVerifyLimit] sets another limit.
 //
 // With matrices on a device the call waits for the product. An activation, a gated product, scales
 // of rows and columns and a residual are ErrUnsupported there.
-func WithVerify(within ...float64) Option {
+func WithVerify() Option { return func(c *config) { c.Verify = true } }
+
+// WithVerifyLimit is [WithVerify] with another limit, relative to a row's norm: 0.05 accepts
+// results in which errors of up to 5 % could go unnoticed. A number that is not positive is
+// ErrUnsupported.
+func WithVerifyLimit(within float64) Option {
 	return func(c *config) {
-		c.Verify = true
-		switch {
-		case len(within) == 1 && within[0] > 0:
-			c.Within = within[0]
-		case len(within) > 0:
-			c.Fail(fmt.Errorf("%w: verification within %v of a row's norm, want one positive number", ErrUnsupported, within))
+		if !(within > 0) {
+			c.Fail(fmt.Errorf("%w: verification within %v of a row's norm, want a positive number", ErrUnsupported, within))
 		}
+		c.Verify, c.Within = true, within
 	}
 }
 

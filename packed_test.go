@@ -22,7 +22,7 @@ func TestPacked(t *testing.T) {
 	for i := range bias {
 		bias[i] = rng.Float32()
 	}
-	opts := []Option{WithDevice("cpu"), WithColBias(Vector(bias...)), WithActivation(SiLU)}
+	opts := []Option{WithDevice("cpu"), WithColBias(Vector(bias...)), WithSiLU()}
 	want, err := Mul(t.Context(), a, b, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestTileFunc(t *testing.T) {
 		for _, s := range [][3]int{{5, 300, 70}, {130, 170, 140}} {
 			m, n, depth := s[0], s[1], s[2]
 			a, b := whole[float32](rng, m, depth), whole[float32](rng, depth, n)
-			opts := []Option{WithKernel(k.Name), WithActivation(ReLU)}
+			opts := []Option{WithKernel(k.Name), WithReLU()}
 			want, err := Mul(t.Context(), a, b, opts...)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package tilework
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -40,10 +41,14 @@ func (p Plan) String() string {
 // PlanGemm returns the plan of [Gemm] for these operands and options. It reads no element. To
 // choose the device it may measure products of other matrices. M, N and K are those of one product
 // of a batch, on the host of the first one, and M counts the rows of all groups. All ranks of
-// [OpenRanks] call it at the same time.
-func PlanGemm[T, U, R dtype.Element](a Operand[T], b Operand[U], c Operand[R], opts ...Option) (Plan, error) {
+// [OpenRanks] call it at the same time. The errors are those of [Gemm], and the context's.
+func PlanGemm[T, U, R dtype.Element](ctx context.Context, a Operand[T], b Operand[U], c Operand[R],
+	opts ...Option) (Plan, error) {
+	if err := checkContext(ctx); err != nil {
+		return Plan{}, err
+	}
 	k := newCall(1, a, b, 0, c, opts)
-	d, err := k.Describe()
+	d, err := k.Describe(ctx)
 	k.Release()
 	if err != nil {
 		return Plan{}, err

@@ -63,11 +63,11 @@ func (l *quantised) want(i, j int, y0, b float64) (y, size float64) {
 }
 
 func (l *quantised) options() []Option {
-	act := ReLU
+	activation := WithReLU()
 	if l.silu {
-		act = SiLU
+		activation = WithSiLU()
 	}
-	return []Option{WithRowScale(Vector(l.sx...)), WithColScale(Vector(l.sw...)), WithActivation(act),
+	return []Option{WithRowScale(Vector(l.sx...)), WithColScale(Vector(l.sw...)), activation,
 		WithOutputScale(Vector(l.out))}
 }
 
@@ -162,7 +162,7 @@ func TestQuantisedGate(t *testing.T) {
 		for _, more := range [][]Option{nil, {WithVerify()}} {
 			c := New[float32](1, 2)
 			err := Gemm(t.Context(), 0.25, x, gate, 0, c,
-				append([]Option{WithDevice(device), WithGated(up), WithActivation(ReLU)}, more...)...)
+				append([]Option{WithDevice(device), WithGated(up), WithReLU()}, more...)...)
 			if err != nil || c.data[0] != want[0] || c.data[1] != want[1] {
 				t.Errorf("%s: got %v, error %v, want %v", device, c.data, err, want)
 			}
@@ -206,7 +206,7 @@ func testRoundedResults[O dtype.Element](t *testing.T) {
 	a.data[0] = 1e38
 	for _, device := range []string{"cpu", "emu"} {
 		want, got := New[float32](20, 30), New[O](20, 30)
-		opts := []Option{WithDevice(device), WithActivation(SiLU), WithSaturation(), WithVerify()}
+		opts := []Option{WithDevice(device), WithSiLU(), WithSaturation(), WithVerify()}
 		if device == "emu" {
 			opts = append(opts, WithKernel("blocked"))
 		} else {

@@ -3,25 +3,10 @@ package tilework
 import (
 	"context"
 	"fmt"
-	"io"
-	"reflect"
 
 	"tilework/internal/call"
+	"tilework/ranks"
 )
-
-// Group is a group of processes, the ranks. [tilework/ranks.Group] implements it.
-type Group interface {
-	Rank() int
-	Size() int
-	LocalRank() int
-	Gather(ctx context.Context, name string, data []byte) ([][]byte, error)
-	Broadcast(ctx context.Context, name string, from int, data []byte) ([]byte, error)
-	Agree(ctx context.Context, values ...[2]string) error
-	Connect(ctx context.Context) ([]io.ReadWriteCloser, error)
-	Context(parent context.Context) (ctx context.Context, stop func())
-	Err() error
-	Fail(err error)
-}
 
 // OpenRanks opens a device at each rank of a group, which divide each matrix among them. All ranks
 // call it at the same time, and later make the same matrices and products in the same order.
@@ -35,17 +20,16 @@ type Group interface {
 // until this part of C is complete. The errors are ErrNoDevice, ErrUnsupported and those of the
 // group, which has ended after an error, except for one that all ranks find in the operands of a
 // product.
-func OpenRanks(ctx context.Context, g Group, device string) (*Device, error) {
+func OpenRanks(ctx context.Context, g *ranks.Group, device string) (*Device, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	// A nil pointer and the zero ranks.Group are no group either.
-	if v := reflect.ValueOf(g); g == nil || v.Kind() == reflect.Pointer && v.IsNil() || g.Size() < 1 {
+	if g == nil || g.Size() < 1 {
 		return nil, fmt.Errorf("%w: no group of ranks: want the Group of ranks.Join", ErrUnsupported)
 	}
 	at, err := call.OpenRanks(ctx, g, device)
 	if err != nil {
 		return nil, err
 	}
-	return &Device{at: at}, nil
+	return &Device{at}, nil
 }

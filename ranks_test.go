@@ -51,9 +51,9 @@ func eachRank(t *testing.T, n int, device string, f func(g *ranks.Group, d *tile
 }
 
 // uploaded returns a matrix of the ranks whose element (i, j) is f(i, j).
-func uploaded(ctx context.Context, d *tilework.Device, rows, cols int, f func(i, j int) float64) (
-	tilework.DeviceMatrix[float64], error) {
-	m, err := tilework.NewDeviceMatrix[float64](d, rows, cols)
+func uploaded(ctx context.Context, d *tilework.Device, rows, cols int, f func(i, j int) float64,
+	opts ...tilework.Option) (tilework.DeviceMatrix[float64], error) {
+	m, err := tilework.NewDeviceMatrix[float64](d, rows, cols, opts...)
 	if err != nil {
 		return m, err
 	}
@@ -71,8 +71,8 @@ func uploaded(ctx context.Context, d *tilework.Device, rows, cols int, f func(i,
 func TestRanksMatrix(t *testing.T) {
 	element := func(i, j int) float64 { return float64(i*10 + j) }
 	if err := errors.Join(eachRank(t, 3, "cpu", func(g *ranks.Group, d *tilework.Device) error {
-		for _, divided := range []*tilework.Device{d, d.ByColumns(), d.OnEach()} {
-			a, err := uploaded(t.Context(), divided, 48, 96, element)
+		for _, division := range []tilework.Option{nil, tilework.WithColumnDivision(), tilework.WithCopyOnEach()} {
+			a, err := uploaded(t.Context(), d, 48, 96, element, division)
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func TestRanksMatrix(t *testing.T) {
 			if err := tilework.Copy(t.Context(), a.T(), got); err != nil {
 				return err
 			}
-			c, err := tilework.Mul(t.Context(), a, a.T(), tilework.WithActivation(tilework.ReLU),
+			c, err := tilework.Mul(t.Context(), a, a.T(), tilework.WithReLU(),
 				tilework.WithRowBias(tilework.Vector(slices.Repeat([]float64{-1000}, 48)...)))
 			if err != nil {
 				return err
@@ -205,7 +205,7 @@ func TestRanksRefuse(t *testing.T) {
 		t.Error(err)
 	}
 	var none *tilework.Device
-	_, err := tilework.NewDeviceMatrix[float64](none.ByColumns().OnEach(), 1, 1)
+	_, err := tilework.NewDeviceMatrix[float64](none, 1, 1, tilework.WithColumnDivision(), tilework.WithCopyOnEach())
 	if !errors.Is(err, tilework.ErrNoDevice) {
 		t.Errorf("no device: error %v", err)
 	}
@@ -223,7 +223,7 @@ func TestRanksPlan(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		plans[g.Rank()], err = tilework.PlanGemm(a, a.T(), c)
+		plans[g.Rank()], err = tilework.PlanGemm(t.Context(), a, a.T(), c)
 		return err
 	})...); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestRepeats(t *testing.T) {
 		if !k.Available {
 			continue
 		}
-		plan, err := PlanGemm(New[float32](9, 9), New[float32](9, 9), New[float32](9, 9), WithDevice("cpu"))
+		plan, err := PlanGemm(t.Context(), New[float32](9, 9), New[float32](9, 9), New[float32](9, 9), WithDevice("cpu"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,11 +86,15 @@ func TestResidentErrors(t *testing.T) {
 		{"unknown device", gemm(a, b, c, WithDevice("gup")), ErrNoDevice, "gup"},
 		{"unknown kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `unknown GPU kernel "fast"`},
 		{"unknown tile", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
-		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation(ReLU)), ErrUnsupported,
+		{"verification of an activation", gemm(a, b, c, WithVerify(), WithReLU()), ErrUnsupported,
 			"without that, or on the host"},
-		{"precision", gemm(a, b, c, WithPrecision(Fast)), ErrUnsupported, "precision fast of float64 matrices"},
-		{"activation", gemm(a, b, c, WithActivation(99)), ErrUnsupported, "activation 99"},
+		{"precision", gemm(a, b, c, WithFastAccumulation()), ErrUnsupported, "precision fast of float64 matrices"},
+		{"division", gemm(a, b, c, WithCopyOnEach()), ErrUnsupported, "whole on each is for a new matrix on a device"},
+		{"option of products", second(NewDeviceMatrix[float32](d, 1, 1, WithReLU())), ErrUnsupported, "for a new matrix"},
+		{"option of products", second(Upload(ctx, d, New[float32](1, 1), WithKernel("loop"))), ErrUnsupported,
+			"for a new matrix"},
 		{"cancelled", Gemm(cancelled, 1, a, b, 0, c), context.Canceled, ""},
+		{"cancelled plan", second(PlanGemm(cancelled, a, b, c)), context.Canceled, ""},
 		{"cancelled upload", second(Upload(cancelled, d, New[float64](3, 4))), context.Canceled, ""},
 		{"cancelled download", second(a.Download(cancelled)), context.Canceled, ""},
 		{"cancelled sync", d.Sync(cancelled), context.Canceled, ""},
@@ -244,19 +248,19 @@ func TestCompileTime(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	a, b, c := square(t, d), square(t, d), square(t, d)
-	before, err := PlanGemm(a, b, c)
+	before, err := PlanGemm(t.Context(), a, b, c)
 	if err != nil || before.Compile != 0 || before.Device != "emu" || before.M != 2 || before.Kernel == "" {
 		t.Errorf("before the product: plan %+v, error %v", before, err)
 	}
 	if err := Gemm(t.Context(), 1, a, b, 0, c); err != nil {
 		t.Fatal(err)
 	}
-	after, err := PlanGemm(a, b, c)
+	after, err := PlanGemm(t.Context(), a, b, c)
 	if err != nil || after.Compile <= 0 || !strings.Contains(after.String(), ", compiled in ") {
 		t.Errorf("after the product: plan %v, error %v", after, err)
 	}
 	m := New[float32](2, 2)
-	again, err := PlanGemm(m, m, m, WithDevice("emu")) // uses the same kernel source
+	again, err := PlanGemm(t.Context(), m, m, m, WithDevice("emu")) // uses the same kernel source
 	if err != nil || again.Compile != after.Compile {
 		t.Errorf("host matrices: plan %v, error %v, want the compiled kernel", again, err)
 	}

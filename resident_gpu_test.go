@@ -192,7 +192,7 @@ func TestGPUIssue(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := time.Since(start)
-	plan, err := PlanGemm(a, b, c)
+	plan, err := PlanGemm(t.Context(), a, b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestGPUIssue(t *testing.T) {
 		t.Errorf("the first product took %v, including %v of compilation", first, plan.Compile)
 	}
 	bias := upload(t, d, random(rng, 1, 64))
-	gelu := []Option{WithColBias(bias), WithActivation(GELU)}
+	gelu := []Option{WithColBias(bias), WithGELU()}
 	for _, x := range []struct {
 		name  string
 		limit time.Duration

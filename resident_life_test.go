@@ -18,7 +18,7 @@ func uses(ctx context.Context, d *Device, a, b, c DeviceMatrix[float32]) map[str
 	return map[string]error{
 		"Gemm":               Gemm(ctx, 1, a, b, 0, c),
 		"Mul":                second(Mul(ctx, a, b)),
-		"PlanGemm":           second(PlanGemm(a, b, c)),
+		"PlanGemm":           second(PlanGemm(ctx, a, b, c)),
 		"Download":           second(a.T().Download(ctx)),
 		"Copy to the host":   Copy(ctx, New[float32](2, 2), b),
 		"Copy to the device": Copy(ctx, c.Sub(0, 0, 1, 1), New[float32](1, 1)),

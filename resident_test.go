@@ -65,9 +65,9 @@ func on(t *testing.T, name string) *Device {
 	return d
 }
 
-func upload[T dtype.Element](t *testing.T, d *Device, a Matrix[T]) DeviceMatrix[T] {
+func upload[T dtype.Element](t *testing.T, d *Device, a Matrix[T], opts ...Option) DeviceMatrix[T] {
 	t.Helper()
-	m, err := Upload(t.Context(), d, a)
+	m, err := Upload(t.Context(), d, a, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +171,8 @@ func TestResidentEpilogues(t *testing.T) {
 		"column bias":   {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithColBias(dcol.T())}},
 		"last bias wins": {[]Option{WithColBias(Vector(col.Data()...))},
 			[]Option{WithColBias(Vector(make([]float32, 10)...)), WithColBias(dcol)}},
-		"column bias, relu": {[]Option{WithColBias(Vector(col.Data()...)), WithActivation(ReLU)},
-			[]Option{WithColBias(dcol), WithActivation(ReLU)}},
+		"column bias, relu": {[]Option{WithColBias(Vector(col.Data()...)), WithReLU()},
+			[]Option{WithColBias(dcol), WithReLU()}},
 		"kernel": {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
 	} {
 		c := c0.clone()

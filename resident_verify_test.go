@@ -237,9 +237,9 @@ func TestVerifyShortSums(t *testing.T) {
 		return m
 	}
 	a, b, c := upload(t, d, random()), upload(t, d, random()), upload(t, d, New[float32](128, 128))
-	for _, precision := range []Precision{0, Fast} {
-		if err := Gemm(t.Context(), 1, a, b, 0, c, WithVerify(), WithPrecision(precision)); err != nil {
-			t.Errorf("%v: %v", precision, err)
+	for precision, option := range map[string]Option{"native": nil, "fast": WithFastAccumulation()} {
+		if err := Gemm(t.Context(), 1, a, b, 0, c, WithVerify(), option); err != nil {
+			t.Errorf("%s: %v", precision, err)
 		}
 	}
 }

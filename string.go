@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"tilework/dtype"
-	"tilework/internal/split"
 )
 
 // A matrix with more than maxShown rows prints its first and last edgeShown, and so for columns.
@@ -107,32 +106,13 @@ func (m PackedMatrix[T]) String() string {
 	return fmt.Sprintf("%d×%d %v matrix, packed", m.Rows(), m.Cols(), t)
 }
 
-// String returns the name by which the device was opened, such as "gpu:0,1", the rank if there are
-// several, and the division of new matrices unless it is by rows.
+// String returns the name by which the device was opened, such as "gpu:0,1", and the rank if there
+// are several.
 func (d *Device) String() string {
 	if d.check() != nil {
 		return "no device"
 	}
-	if d.by == split.Rows {
-		return d.at.String()
-	}
-	return fmt.Sprintf("%v, new matrices %v", d.at, d.by)
-}
-
-// String returns the name of the activation, as the flag --activation of the command takes it.
-func (a Activation) String() string {
-	if int(a) >= len(activations) {
-		return fmt.Sprintf("activation %d", uint8(a))
-	}
-	return activations[a].String()
-}
-
-// String returns the name of the precision, as the flag --precision of the command takes it.
-func (p Precision) String() string {
-	if int(p) >= len(precisions) {
-		return fmt.Sprintf("precision %d", uint8(p))
-	}
-	return precisions[p].String()
+	return d.at.String()
 }
 
 // String reports whether the function reads data. It does not print the function's code.

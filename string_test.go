@@ -119,8 +119,6 @@ func TestPublicStrings(t *testing.T) {
 	}{
 		{d, "emu"},
 		{two, "emu:h200,h200"},
-		{two.ByColumns(), "emu:h200,h200, new matrices split by columns"},
-		{two.OnEach(), "emu:h200,h200, new matrices whole on each"},
 		{(*tilework.Device)(nil), "no device"},
 		{&tilework.Device{}, "no device"},
 		{rank, "cpu of rank 0 of 1"},
@@ -135,12 +133,6 @@ func TestPublicStrings(t *testing.T) {
 		{reads, "device function that reads data"},
 		{(*tilework.DeviceFunc)(nil), "no device function"},
 		{&tilework.DeviceFunc{}, "no device function"},
-		{tilework.Activation(0), "none"},
-		{tilework.GELUTanh, "gelu-tanh"},
-		{tilework.Activation(9), "activation 9"},
-		{tilework.Precision(0), "native"},
-		{tilework.F32x3, "f32x3"},
-		{tilework.Precision(9), "precision 9"},
 	} {
 		if got := fmt.Sprint(c.v); got != c.want {
 			t.Errorf("%T prints %q, want %q", c.v, got, c.want)

@@ -21,11 +21,11 @@ func TestTuneGemm(t *testing.T) {
 	if err != nil || x.Default == "" || x.Best == "" || !(x.Gain > 0) || x.Why == "" {
 		t.Fatalf("%+v, %v", x, err)
 	}
-	pl, err := PlanGemm(a, b, c, WithDevice("cpu"))
+	pl, err := PlanGemm(t.Context(), a, b, c, WithDevice("cpu"))
 	if err != nil || strings.HasPrefix(pl.Why, "tuned on ") != x.Kept {
 		t.Errorf("tuning result %+v, but plan %v, error %v", x, pl, err)
 	}
-	if named, err := PlanGemm(a, b, c, WithKernel("loop")); err != nil || named.Kernel != "loop" {
+	if named, err := PlanGemm(t.Context(), a, b, c, WithKernel("loop")); err != nil || named.Kernel != "loop" {
 		t.Errorf("WithKernel after tuning: plan %v, error %v, want kernel loop", named, err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())

@@ -202,7 +202,7 @@ func TestZeroPointsRanks(t *testing.T) {
 		err := errors.Join(eachRank(t, 2, device, func(g *ranks.Group, d *tilework.Device) error {
 			ctx := t.Context()
 			a, errA := parts(ctx, d, x.a)
-			b, errB := parts(ctx, d.OnEach(), x.b)
+			b, errB := parts(ctx, d, x.b, tilework.WithCopyOnEach())
 			c, errC := tilework.NewDeviceMatrix[int32](d, 96, 64)
 			if err := errors.Join(errA, errB, errC); err != nil {
 				return err
@@ -229,9 +229,9 @@ func TestZeroPointsRanks(t *testing.T) {
 }
 
 // parts returns a copy of m that ranks store together.
-func parts[T dtype.Element](ctx context.Context, d *tilework.Device, m tilework.Matrix[T]) (tilework.DeviceMatrix[T],
-	error) {
-	all, err := tilework.NewDeviceMatrix[T](d, m.Rows(), m.Cols())
+func parts[T dtype.Element](ctx context.Context, d *tilework.Device, m tilework.Matrix[T],
+	opts ...tilework.Option) (tilework.DeviceMatrix[T], error) {
+	all, err := tilework.NewDeviceMatrix[T](d, m.Rows(), m.Cols(), opts...)
 	if err != nil {
 		return all, err
 	}

@@ -216,10 +216,8 @@ func whole(rows, cols, seed int) tilework.Matrix[float32] {
 	return m
 }
 
-// dividing returns the team with the division of a letter.
-func dividing(t *tilework.Device, letter byte) *tilework.Device {
-	return map[byte]*tilework.Device{'R': t, 'C': t.ByColumns(), 'E': t.OnEach()}[letter]
-}
+// divisions holds the options for the divisions of a matrix.
+var divisions = map[byte]tilework.Option{'R': nil, 'C': tilework.WithColumnDivision(), 'E': tilework.WithCopyOnEach()}
 
 // run computes a product with a bias and a residual, and compares this rank's part of C with that
 // of the same product on one device of the same kind, bit for bit.
@@ -234,7 +232,7 @@ func (s testShape) run(ctx context.Context, g *ranks.Group, t *tilework.Device) 
 		if transposed {
 			rows, cols = cols, rows
 		}
-		if m, err = tilework.NewDeviceMatrix[float32](dividing(t, letter), rows, cols); err != nil {
+		if m, err = tilework.NewDeviceMatrix[float32](t, rows, cols, divisions[letter]); err != nil {
 			return m, err
 		}
 		close = append(close, m)
@@ -350,7 +348,7 @@ func transport(ctx context.Context, t *tilework.Device) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plan, err := tilework.PlanGemm(a, a, c)
+	plan, err := tilework.PlanGemm(ctx, a, a, c)
 	return plan.Detail[strings.LastIndex(plan.Detail, ";")+1:], errors.Join(err, a.Close(), c.Close())
 }
 

@@ -39,7 +39,7 @@ func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 		return err
 	}
 	request.Packed = packed
-	plan, err := dispatch.New(request)
+	plan, err := dispatch.New(ctx, request)
 	s.plans[unsafe.SliceData(b[gemm.B])], s.plan = plan, plan
 	return err
 }

@@ -65,10 +65,10 @@ func (g *benchGPU) candidates(p *gemm.Problem, precision gemm.Precision) []bench
 
 // cpuCandidates returns the automatic choice for p on the CPU, named [bench.Chosen], and other ways
 // to compute it: other kernels, methods and numbers of threads, and other block sizes.
-func cpuCandidates(p *gemm.Problem, request dispatch.Request) []bench.Subject {
+func cpuCandidates(ctx context.Context, p *gemm.Problem, request dispatch.Request) []bench.Subject {
 	request.Problem = *p
 	all := []bench.Subject{&subject{name: bench.Chosen, request: request}}
-	chosen, err := dispatch.New(request)
+	chosen, err := dispatch.New(ctx, request)
 	if err != nil {
 		return all // Prepare returns the error again
 	}
@@ -77,7 +77,7 @@ func cpuCandidates(p *gemm.Problem, request dispatch.Request) []bench.Subject {
 	plans := map[string]bool{chosen.Kernel() + chosen.Detail(): true}
 	for _, c := range routes {
 		request.Choice = &c
-		plan, err := dispatch.New(request)
+		plan, err := dispatch.New(ctx, request)
 		if err != nil || plans[plan.Kernel()+plan.Detail()] {
 			continue // not for this product, or the same plan
 		}

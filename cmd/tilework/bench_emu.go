@@ -35,7 +35,7 @@ func (f *benchFlags) onEmulator(ctx context.Context, at backend.Device, problems
 	}
 	dev, err := emulator.Open(options)
 	if err != nil {
-		return bencher{}, fmt.Errorf("--device %s: %w", f.device, sentinel(err))
+		return bencher{}, fmt.Errorf("--device %s: %w", f.device, err)
 	}
 	backend := stream.New(dev)
 	release := func() error { return device.Join(backend.Close(), dev.Close()) }

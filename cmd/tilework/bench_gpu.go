@@ -92,7 +92,7 @@ func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *s
 				compileAll(ctx, &c.Problem, kernels)
 			}
 			records, err := measure(ctx, backend.Device, c, kernels, others, options)
-			return records, sentinel(err)
+			return records, err
 		},
 		close: g.close,
 	}, nil
@@ -156,15 +156,7 @@ func (g *benchGPU) close() error {
 	for i := len(g.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, g.closers[i]())
 	}
-	return sentinel(err)
-}
-
-// sentinel wraps a device's error in the matching error of package gemm, unless it has one.
-func sentinel(err error) error {
-	if errors.Is(err, gemm.ErrNoDevice) {
-		return err
-	}
-	return exec.Sentinel(err)
+	return err
 }
 
 func (g *benchGPU) environment() *bench.Environment {

@@ -17,13 +17,13 @@ import (
 )
 
 // onCPU returns a bencher of kernels and libraries on the CPU.
-func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []gemm.Problem,
+func (f *benchFlags) onCPU(ctx context.Context, device backend.Device, problems []gemm.Problem,
 	stderr io.Writer) (bencher, error) {
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	picks, err := f.picks(device, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		r := request
 		r.Problem, r.Kernel = *p, kernel
-		plan, err := dispatch.New(r)
+		plan, err := dispatch.New(ctx, r)
 		if err != nil {
 			return "", err
 		}
@@ -43,7 +43,7 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 	kernelsOf := func(*gemm.Problem) []bench.Subject { return kernels }
 	if f.choice {
 		request.Kernel = ""
-		kernelsOf = func(p *gemm.Problem) []bench.Subject { return cpuCandidates(p, request) }
+		kernelsOf = func(p *gemm.Problem) []bench.Subject { return cpuCandidates(ctx, p, request) }
 	}
 	others, err := f.libraries(f.peerNames(libraryNames()), stderr, peersOnCPU)
 	if err != nil {
@@ -100,7 +100,7 @@ const minCancelFlops = 1e8
 func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
 	request := s.request
 	request.Problem = *p
-	plan, err := dispatch.New(request)
+	plan, err := dispatch.New(ctx, request)
 	if err != nil {
 		return nil, err
 	}

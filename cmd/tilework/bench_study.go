@@ -12,6 +12,7 @@ import (
 	"tilework/internal/bench"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // bencher measures products on one kind of device.
@@ -54,7 +55,7 @@ func openStudy(ctx context.Context, parts []*benchFlags, stderr io.Writer) (_ *s
 	var why error
 	for _, f := range parts {
 		j, err := f.open(ctx, stderr)
-		if f.optional && errors.Is(err, gemm.ErrNoDevice) || f.ofPreset() && errors.Is(err, gemm.ErrUnsupported) {
+		if f.optional && errors.Is(err, sentinel.ErrNoDevice) || f.ofPreset() && errors.Is(err, gemm.ErrUnsupported) {
 			missing, why = append(missing, f.about), err
 			continue
 		}
@@ -216,7 +217,7 @@ func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record,
 			if err := s.file.write(records); err != nil {
 				return all, errors.Join(failed, err)
 			}
-			if ctx.Err() != nil || errors.Is(err, gemm.ErrNoDevice) {
+			if ctx.Err() != nil || errors.Is(err, sentinel.ErrNoDevice) {
 				return all, errors.Join(failed, ctx.Err()) // err lacks it if ctx was cancelled after the measurement
 			}
 			estimate.Done(i, k, time.Since(start))

@@ -10,8 +10,8 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/cpu"
-	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/sentinel"
 	"tilework/internal/table"
 )
 
@@ -136,7 +136,7 @@ beginning of a UUID, such as gpu:GPU-3f2a.`,
 			return listErr
 		}
 		if err != nil {
-			fmt.Fprintln(c.ErrOrStderr(), "no GPU:", strings.TrimPrefix(err.Error(), gemm.ErrNoDevice.Error()+": "))
+			fmt.Fprintln(c.ErrOrStderr(), "no GPU:", strings.TrimPrefix(err.Error(), sentinel.ErrNoDevice.Error()+": "))
 		}
 		return nil
 	}

@@ -33,7 +33,7 @@ type deviceKernel struct {
 
 // listDevices returns the devices of this machine: the CPU, the GPUs of the driver, and the
 // emulated GPU. If there is no GPU the error states where it was looked for and wraps
-// gemm.ErrNoDevice; the other devices are returned all the same.
+// sentinel.ErrNoDevice; the other devices are returned all the same.
 func listDevices() ([]deviceInfo, error) {
 	all := []deviceInfo{{
 		Name: "cpu", Title: host.CPUName(), Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Memory: host.PhysicalMemory(),

@@ -21,6 +21,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/names"
+	"tilework/internal/sentinel"
 	"tilework/ranks"
 )
 
@@ -85,7 +86,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, gemm.ErrVerify), errors.Is(err, errCheck):
 		return 1
-	case errors.Is(err, gemm.ErrNoDevice):
+	case errors.Is(err, sentinel.ErrNoDevice):
 		return 3
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted

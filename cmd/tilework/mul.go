@@ -221,7 +221,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	bar := newProgress(stderr)
 	defer bar.close()
 	product.Once, product.Timed, product.Progress = true, true, bar.update
-	if err := product.Decide(); err != nil {
+	if err := product.Decide(ctx); err != nil {
 		return err
 	}
 	// Report errors of the output file before the product, which may take long.

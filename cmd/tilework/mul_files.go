@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
+	"tilework/internal/sentinel"
 )
 
 // inputFlags are the flags that control the reading of matrices, and the matrices read so far.
@@ -183,7 +184,7 @@ func (f *mulFlags) newResult(plan *dispatch.Plan, o matio.WriteOptions, stderr i
 		return nil, err
 	}
 	r, err := matio.NewResult(f.out, c, o, room)
-	if err != nil && !errors.Is(err, gemm.ErrOutOfMemory) {
+	if err != nil && !errors.Is(err, sentinel.ErrOutOfMemory) {
 		err = fmt.Errorf("-o: %w", err)
 	}
 	return r, err

@@ -223,7 +223,7 @@ const maxPeerText = 200
 func (r *rankRun) plan(ctx context.Context, whole *dispatch.Product) (err error) {
 	var choice []byte
 	if r.group.Rank() == 0 {
-		if err := whole.Decide(); err != nil {
+		if err := whole.Decide(ctx); err != nil {
 			return err
 		}
 		if choice, err = json.Marshal(whole.Choice()); err != nil {
@@ -239,7 +239,7 @@ func (r *rankRun) plan(ctx context.Context, whole *dispatch.Product) (err error)
 	}
 	chosen = chosen.Printable()
 	whole.Request.Choice = &chosen
-	if err := whole.Decide(); err != nil {
+	if err := whole.Decide(ctx); err != nil {
 		return fmt.Errorf("%w; rank 0 chose %v, and --kernel chooses for all", err, chosen)
 	}
 	return nil

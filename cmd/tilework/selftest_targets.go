@@ -110,13 +110,13 @@ func (f *selftestFlags) onCPU(device backend.Device) (all []testTarget, err erro
 
 // cpuImplementation returns a CPU kernel as an implementation for the suite.
 func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
-	plan := func(p *gemm.Problem) (*dispatch.Plan, error) {
-		return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: backend.CPU}, Kernel: k.Name})
+	plan := func(ctx context.Context, p *gemm.Problem) (*dispatch.Plan, error) {
+		return dispatch.New(ctx, dispatch.Request{Problem: *p, Device: backend.Device{Kind: backend.CPU}, Kernel: k.Name})
 	}
 	impl := gemmtest.Implementation{
 		Name: k.Name, Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-			pl, err := plan(p)
+			pl, err := plan(ctx, p)
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
 					one, at, bias = p.Group(n, first, int(ends[n]))
 					first = int(ends[n])
 				}
-				pl, err := plan(&one)
+				pl, err := plan(ctx, &one)
 				if err != nil {
 					return err
 				}

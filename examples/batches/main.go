@@ -69,7 +69,7 @@ func (l *layer) forward(ctx context.Context, x matrix) (matrix, error) {
 		return c
 	}
 	h := mul(mul(normalize(x), l.value), l.out, tilework.WithResidual(x))
-	gated := mul(normalize(h), l.gate, tilework.WithGated(l.up), tilework.WithActivation(tilework.SiLU))
+	gated := mul(normalize(h), l.gate, tilework.WithGated(l.up), tilework.WithSiLU())
 	y := mul(gated, l.down, tilework.WithResidual(h))
 	return y, errors.Join(errs...)
 }

@@ -28,7 +28,7 @@ func main() {
 	})
 	y, err := tilework.Mul(ctx, x, w.T(),
 		tilework.WithColBias(tilework.Vector[float32](1, 2)),
-		tilework.WithActivation(tilework.ReLU),
+		tilework.WithReLU(),
 		tilework.WithVerify()) // verifies the product before the activation
 	if err != nil {
 		log.Fatal(err)
@@ -38,7 +38,7 @@ func main() {
 	}
 
 	// A plan shows the device and kernel of a product without computing it.
-	plan, err := tilework.PlanGemm(x, w.T(), y)
+	plan, err := tilework.PlanGemm(ctx, x, w.T(), y)
 	if err != nil {
 		log.Fatal(err)
 	}

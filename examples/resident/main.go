@@ -68,11 +68,11 @@ func upload(ctx context.Context, dev *tilework.Device) (n network, err error) {
 func (n network) forward(
 	ctx context.Context, x tilework.DeviceMatrix[float32],
 ) (tilework.DeviceMatrix[float32], error) {
-	hidden, err := tilework.Mul(ctx, x, n.w1, tilework.WithActivation(tilework.ReLU))
+	hidden, err := tilework.Mul(ctx, x, n.w1, tilework.WithReLU())
 	if err != nil {
 		return hidden, err
 	}
-	y, err := tilework.Mul(ctx, hidden, n.w2, tilework.WithColBias(n.b2), tilework.WithActivation(tilework.ReLU))
+	y, err := tilework.Mul(ctx, hidden, n.w2, tilework.WithColBias(n.b2), tilework.WithReLU())
 	// Close frees the memory after the second product has read it.
 	return y, errors.Join(err, hidden.Close())
 }

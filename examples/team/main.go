@@ -87,11 +87,11 @@ func run(ctx context.Context, place ranks.Config, device string, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	b, err := matrix(ctx, team.ByColumns(), n, func(i, j int) float32 { return float32(i % 2) })
+	b, err := matrix(ctx, team, n, func(i, j int) float32 { return float32(i % 2) }, tilework.WithColumnDivision())
 	if err != nil {
 		return err
 	}
-	c, err := tilework.Mul(ctx, a, b, tilework.WithActivation(tilework.ReLU)) // gathers missing parts
+	c, err := tilework.Mul(ctx, a, b, tilework.WithReLU()) // gathers missing parts
 	if err != nil {
 		return err // if another rank has failed, err names it
 	}
@@ -117,9 +117,9 @@ func run(ctx context.Context, place ranks.Config, device string, out io.Writer) 
 }
 
 // matrix makes an n×n matrix and fills this rank's part with the elements f(i, j).
-func matrix(ctx context.Context, team *tilework.Device, n int, f func(i, j int) float32) (
-	tilework.DeviceMatrix[float32], error) {
-	m, err := tilework.NewDeviceMatrix[float32](team, n, n)
+func matrix(ctx context.Context, team *tilework.Device, n int, f func(i, j int) float32,
+	opts ...tilework.Option) (tilework.DeviceMatrix[float32], error) {
+	m, err := tilework.NewDeviceMatrix[float32](team, n, n, opts...)
 	if err != nil {
 		return m, err
 	}

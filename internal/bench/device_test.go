@@ -15,6 +15,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // fakeDevice is a device whose events read a fake clock. Its memory is that of the emulator. It
@@ -347,7 +348,7 @@ func TestMeasureOnFailures(t *testing.T) {
 		l.info.Memory = 1000
 		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c}}
 		_, err := MeasureOn(t.Context(), l, shape(t, Cube(30), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
-		if !errors.Is(err, gemm.ErrOutOfMemory) {
+		if !errors.Is(err, sentinel.ErrOutOfMemory) {
 			t.Errorf("got error %v, want ErrOutOfMemory", err)
 		}
 	})

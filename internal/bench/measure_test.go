@@ -12,6 +12,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // TestMeasure checks that a slowdown of a whole round does not change the ratios.
@@ -227,7 +228,9 @@ func TestMeasureErrors(t *testing.T) {
 	small := quick(c)
 	small.Environment.Memory = 1000
 	failing := quick(c)
-	failing.Verify = func(context.Context, *gemm.Problem, gemm.Buffers) (Check, error) { return nil, gemm.ErrOutOfMemory }
+	failing.Verify = func(context.Context, *gemm.Problem, gemm.Buffers) (Check, error) {
+		return nil, sentinel.ErrOutOfMemory
+	}
 	for _, v := range []struct {
 		name     string
 		c        Case
@@ -239,11 +242,11 @@ func TestMeasureErrors(t *testing.T) {
 		{"empty", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
 		{"duplicate name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil,
 			`two subjects have the name "f"`},
-		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory,
+		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, sentinel.ErrOutOfMemory,
 			"need 0.0 GiB, and this machine has 0.0 GiB"},
 		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f},
-			gemm.ErrOutOfMemory, "need 8589934600.0 GiB, and this machine has 1.0 GiB"},
-		{"failing verifier", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory,
+			sentinel.ErrOutOfMemory, "need 8589934600.0 GiB, and this machine has 1.0 GiB"},
+		{"failing verifier", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, sentinel.ErrOutOfMemory,
 			"preparing the check"},
 	} {
 		t.Run(v.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/sentinel"
 )
 
 // Fits returns ErrOutOfMemory if the host lacks the memory to measure p. The error states the
@@ -62,6 +63,6 @@ func fit(p *gemm.Problem, bytes float64, memory int64, available string) error {
 	if memory <= 0 || bytes <= float64(memory) {
 		return nil
 	}
-	return fmt.Errorf("%w: the matrices to measure %v need %.1f GiB, "+available, gemm.ErrOutOfMemory, p, bytes/(1<<30),
-		float64(memory)/(1<<30))
+	return fmt.Errorf("%w: the matrices to measure %v need %.1f GiB, "+available, sentinel.ErrOutOfMemory, p,
+		bytes/(1<<30), float64(memory)/(1<<30))
 }

@@ -122,12 +122,12 @@ func (k *Call) Run(ctx context.Context) error {
 
 // Describe plans the product and describes the plan. Of a batch on the host it describes the first
 // product, and of groups the product of all rows.
-func (k *Call) Describe() (Description, error) {
+func (k *Call) Describe(ctx context.Context) (Description, error) {
 	err := k.check()
 	if p := k.place(); p != nil {
-		return p.describe(k, err)
+		return p.describe(ctx, k, err)
 	}
-	return k.describeOnHost(err)
+	return k.describeOnHost(ctx, err)
 }
 
 // grouped reports whether the product is that of groups of rows.

@@ -71,7 +71,7 @@ func TestAssemble(t *testing.T) {
 		}
 		c := make([]byte, 12)
 		p.Buffers[gemm.C] = c
-		if err := errors.Join(p.Decide(), p.Run(t.Context())); err != nil {
+		if err := errors.Join(p.Decide(t.Context()), p.Run(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if got := dtype.View[float32](c); !slices.Equal(got, []float32{218, 424, 630}) {

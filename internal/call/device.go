@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -102,9 +103,9 @@ func (d gpus) run(ctx context.Context, k *Call, invalid error) error {
 	return resident.Gemm(ctx, p)
 }
 
-func (d gpus) describe(k *Call, invalid error) (Description, error) {
-	if invalid != nil {
-		return Description{}, invalid
+func (d gpus) describe(ctx context.Context, k *Call, invalid error) (Description, error) {
+	if err := cmp.Or(invalid, ctx.Err()); err != nil {
+		return Description{}, err
 	}
 	p, err := d.product(k)
 	if err != nil {

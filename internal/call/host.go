@@ -20,26 +20,26 @@ func (k *Call) runOnHost(ctx context.Context, invalid error) error {
 	case k.batched():
 		return k.runBatch(ctx)
 	}
-	if err := k.planProduct(); err != nil {
+	if err := k.planProduct(ctx); err != nil {
 		return err
 	}
 	return k.product.Run(ctx)
 }
 
-func (k *Call) describeOnHost(invalid error) (Description, error) {
-	switch {
-	case invalid != nil:
-		return Description{}, invalid
+func (k *Call) describeOnHost(ctx context.Context, invalid error) (Description, error) {
+	switch err := cmp.Or(invalid, ctx.Err()); {
+	case err != nil:
+		return Description{}, err
 	case k.grouped():
-		whole, ends, err := k.planGroups()
+		whole, ends, err := k.planGroups(ctx)
 		if err == nil && len(ends) == 0 {
 			err = fmt.Errorf("%w: a plan of no groups", gemm.ErrShape)
 		}
 		return describeHost(whole, err)
 	case k.batched():
-		return k.describeBatch()
+		return k.describeBatch(ctx)
 	}
-	err := k.planProduct()
+	err := k.planProduct(ctx)
 	return describeHost(&k.product.Product, err)
 }
 
@@ -51,8 +51,8 @@ func describeHost(p *dispatch.Product, err error) (Description, error) {
 		Why: p.Why(), Threads: p.Threads(), Compile: p.CompileTime()}, nil
 }
 
-func (k *Call) describeBatch() (Description, error) {
-	batch, err := k.planBatch()
+func (k *Call) describeBatch(ctx context.Context) (Description, error) {
+	batch, err := k.planBatch(ctx)
 	if err == nil && len(batch) == 0 {
 		err = fmt.Errorf("%w: a plan of an empty batch", gemm.ErrShape)
 	}
@@ -116,22 +116,23 @@ func setMemory(b *gemm.Buffers, memory *[gemm.C + 1][]byte, swapped bool) {
 }
 
 // plan plans the product p of matrices on the host.
-func (x *Options) plan(p *dispatch.Product, layouts *[gemm.C + 1]gemm.Layout, memory *[gemm.C + 1][]byte) error {
+func (x *Options) plan(ctx context.Context, p *dispatch.Product, layouts *[gemm.C + 1]gemm.Layout,
+	memory *[gemm.C + 1][]byte) error {
 	if err := x.assemble(p, layouts, memory); err != nil {
 		return err
 	}
-	return p.Decide()
+	return p.Decide(ctx)
 }
 
 // planProduct plans a single product.
-func (k *Call) planProduct() error {
+func (k *Call) planProduct(ctx context.Context) error {
 	p := k.product
 	if p.kept {
 		setMemory(&p.Buffers, &k.Memory, k.Layouts[gemm.C].Trans)
 		return nil
 	}
 	p.Packed = k.operands[gemm.B].Packed
-	if err := k.plan(&p.Product, &k.Layouts, &k.Memory); err != nil {
+	if err := k.plan(ctx, &p.Product, &k.Layouts, &k.Memory); err != nil {
 		return err
 	}
 	if p.kept = k.isPlain() && p.IsRepeatable(); p.kept {
@@ -141,10 +142,10 @@ func (k *Call) planProduct() error {
 }
 
 // planBatch plans the products of a batch: those with equal layouts by one plan.
-func (k *Call) planBatch() ([]dispatch.Member, error) {
+func (k *Call) planBatch(ctx context.Context) ([]dispatch.Member, error) {
 	a, b, c := k.operands[gemm.A].Batch, k.operands[gemm.B].Batch, k.operands[gemm.C].Batch
 	for i := range c {
-		p, err := k.planMember(&a[i], &b[i], &c[i])
+		p, err := k.planMember(ctx, &a[i], &b[i], &c[i])
 		if err != nil {
 			return nil, fmt.Errorf("product %d of the batch: %w", i, err)
 		}
@@ -162,7 +163,7 @@ const maxSearched = 8
 
 // planMember returns a plan for a product of a batch: an earlier one with equal layouts, or a new
 // one if there is none. A product that is verified or calls a function for its tiles has its own.
-func (k *Call) planMember(a, b, c *Matrix) (*planned, error) {
+func (k *Call) planMember(ctx context.Context, a, b, c *Matrix) (*planned, error) {
 	layouts := [gemm.C + 1]gemm.Layout{gemm.A: a.Layout, gemm.B: b.Layout, gemm.C: c.Layout}
 	if !k.Verify && k.Tile == nil {
 		for n := len(k.shared) - 1; n >= max(0, len(k.shared)-maxSearched); n-- {
@@ -173,7 +174,7 @@ func (k *Call) planMember(a, b, c *Matrix) (*planned, error) {
 	}
 	p := k.newShared()
 	p.Request, p.layouts = k.product.Request, layouts
-	return p, k.plan(&p.Product, &layouts, &[gemm.C + 1][]byte{gemm.A: a.Host, gemm.B: b.Host, gemm.C: c.Host})
+	return p, k.plan(ctx, &p.Product, &layouts, &[gemm.C + 1][]byte{gemm.A: a.Host, gemm.B: b.Host, gemm.C: c.Host})
 }
 
 // newShared returns an empty plan for members of a batch, if possible one of an earlier batch.
@@ -203,7 +204,7 @@ func (k *Call) resetBatch() {
 }
 
 func (k *Call) runBatch(ctx context.Context) error {
-	batch, err := k.planBatch()
+	batch, err := k.planBatch(ctx)
 	if err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (k *Call) runBatch(ctx context.Context) error {
 }
 
 // planGroups plans the product of all groups of rows as if they had one B, and returns their ends.
-func (k *Call) planGroups() (*dispatch.Product, []int32, error) {
+func (k *Call) planGroups(ctx context.Context) (*dispatch.Product, []int32, error) {
 	ends, err := k.groupEnds()
 	switch {
 	case err != nil:
@@ -230,11 +231,11 @@ func (k *Call) planGroups() (*dispatch.Product, []int32, error) {
 		return nil, nil, err
 	}
 	whole := new(dispatch.Product)
-	return whole, ends, k.planGroup(whole, 0, int(ends[len(ends)-1]), b)
+	return whole, ends, k.planGroup(ctx, whole, 0, int(ends[len(ends)-1]), b)
 }
 
 // planGroup plans the product of rows start to end of A and C.
-func (k *Call) planGroup(p *dispatch.Product, start, end int, b *Matrix) error {
+func (k *Call) planGroup(ctx context.Context, p *dispatch.Product, start, end int, b *Matrix) error {
 	x := k.Options // with the rows of the group
 	x.given &^= 1 << gemm.GroupEnds
 	for s := x.given &^ matrices; s != 0; s &= s - 1 {
@@ -253,7 +254,7 @@ func (k *Call) planGroup(p *dispatch.Product, start, end int, b *Matrix) error {
 	}
 	layouts[gemm.B], memory[gemm.B] = b.Layout, b.Host
 	p.Request = k.product.Request
-	return x.plan(p, &layouts, &memory)
+	return x.plan(ctx, p, &layouts, &memory)
 }
 
 // rowsOf returns rows start to end of a matrix.
@@ -265,7 +266,7 @@ func rowsOf(l gemm.Layout, memory []byte, start, end int) (gemm.Layout, []byte) 
 // runGroups computes the groups in one launch where the plan's GPU has a kernel for that, and as a
 // batch elsewhere.
 func (k *Call) runGroups(ctx context.Context) error {
-	whole, ends, err := k.planGroups()
+	whole, ends, err := k.planGroups(ctx)
 	if err != nil || len(ends) == 0 {
 		return cmp.Or(err, ctx.Err())
 	}
@@ -279,7 +280,7 @@ func (k *Call) runGroups(ctx context.Context) error {
 	groups := make([]dispatch.Product, len(ends))
 	start := 0
 	for g := range groups {
-		if err := k.planGroup(&groups[g], start, int(ends[g]), &b[g]); err != nil {
+		if err := k.planGroup(ctx, &groups[g], start, int(ends[g]), &b[g]); err != nil {
 			return fmt.Errorf("group %d: %w", g, err)
 		}
 		start = int(ends[g])

@@ -1,9 +1,12 @@
 package call
 
 import (
+	"fmt"
+
 	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/split"
 )
 
 // Options is all that a caller gives for a product besides matrices A, B and C on the host.
@@ -13,6 +16,7 @@ type Options struct {
 	Epilogue     gemm.Epilogue           // whose operands are given with Give
 	Precision    gemm.Precision
 	RowInvariant bool
+	Division     split.By // of a new matrix on several GPUs or ranks
 	// Tile returns the function for the tiles of a C of that layout and memory. swapped reports
 	// whether the backend computes the transpose.
 	Tile func(l gemm.Layout, memory []byte, swapped bool) (func(i, j, rows, cols int), error)
@@ -68,6 +72,16 @@ func (x *Options) Fail(err error) {
 // Err returns the error of the first invalid option.
 func (x *Options) Err() error { return x.err }
 
+// OnlyDivision returns the division of a new matrix. The error is that of an invalid option, or
+// ErrUnsupported for options of products.
+func (x *Options) OnlyDivision() (split.By, error) {
+	if x.err == nil && !(x.isPlain() && x.Settings == (Settings{})) {
+		return 0, fmt.Errorf("%w: an option of products for a new matrix, want WithColumnDivision or WithCopyOnEach",
+			gemm.ErrUnsupported)
+	}
+	return x.Division, x.err
+}
+
 // isPlain reports whether the options are settings alone, and the operands matrices on the host.
 func (x *Options) isPlain() bool {
 	return x.given == 0 && x.err == nil && x.Tile == nil && x.Progress == nil && !x.RowInvariant &&
@@ -81,5 +95,5 @@ func (x *Options) reset() {
 		x.operands[s.first()].reset()
 	}
 	x.Settings, x.Progress, x.Epilogue, x.Precision, x.RowInvariant = Settings{}, nil, gemm.Epilogue{}, gemm.Native, false
-	x.Tile, x.given, x.err = nil, 0, nil
+	x.Division, x.Tile, x.given, x.err = split.Rows, nil, 0, nil
 }

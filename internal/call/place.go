@@ -28,7 +28,7 @@ type Place interface {
 	// run computes the product, and describe describes its plan. invalid, if not nil, is the error of
 	// the operands that they return: other ranks may have to learn of it.
 	run(ctx context.Context, k *Call, invalid error) error
-	describe(k *Call, invalid error) (Description, error)
+	describe(ctx context.Context, k *Call, invalid error) (Description, error)
 }
 
 // Memory is memory of a place, which matrices share. Equal values are the same memory.

@@ -8,60 +8,61 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/split"
 	"tilework/internal/team"
+	"tilework/ranks"
 )
 
-// ranks is the devices of several ranks.
-type ranks struct{ *team.Team }
+// group is the devices of the ranks of a group.
+type group struct{ *team.Team }
 
-// ranksMemory is a matrix of several ranks.
-type ranksMemory struct{ *team.Memory }
+// groupMemory is a matrix of several ranks.
+type groupMemory struct{ *team.Memory }
 
 // OpenRanks opens a device at each rank of a group; see [team.Open].
-func OpenRanks(ctx context.Context, g team.Group, name string) (Place, error) {
+func OpenRanks(ctx context.Context, g *ranks.Group, name string) (Place, error) {
 	t, err := team.Open(ctx, g, name)
 	if err != nil {
 		return nil, err
 	}
-	return ranks{t}, nil
+	return group{t}, nil
 }
 
 // errBatch refuses a batch.
 var errBatch = fmt.Errorf("%w: a batch on several ranks: open a device for it", gemm.ErrUnsupported)
 
-func (t ranks) New(l gemm.Layout, by split.By) (Memory, gemm.Layout, error) {
+func (t group) New(l gemm.Layout, by split.By) (Memory, gemm.Layout, error) {
 	m, err := t.Team.New(l, by)
 	if err != nil {
 		return nil, m.Layout, err
 	}
-	return ranksMemory{m.Memory}, m.Layout, nil
+	return groupMemory{m.Memory}, m.Layout, nil
 }
 
-func (ranks) NewBatch(gemm.Layout, int, split.By) (Memory, gemm.Layout, error) {
+func (group) NewBatch(gemm.Layout, int, split.By) (Memory, gemm.Layout, error) {
 	return nil, gemm.Layout{}, errBatch
 }
 
 // Sync does not wait: products of ranks have finished.
-func (ranks) Sync(ctx context.Context) error { return ctx.Err() }
+func (group) Sync(ctx context.Context) error { return ctx.Err() }
 
-func (ranks) ofRanks() bool { return true }
+func (group) ofRanks() bool { return true }
 
-func (ranks) toTune(asked backend.Device) (backend.Device, error) { return asked, nil }
+func (group) toTune(asked backend.Device) (backend.Device, error) { return asked, nil }
 
-func (m ranksMemory) Place() Place { return ranks{m.Team()} }
+func (m groupMemory) Place() Place { return group{m.Team()} }
 
-func (m ranksMemory) Matrix(_ int, l gemm.Layout) Stored {
+func (m groupMemory) Matrix(_ int, l gemm.Layout) Stored {
 	return team.Matrix{Memory: m.Memory, Layout: l}
 }
 
-func (ranksMemory) Size() (int, error) { return 0, errBatch }
+func (groupMemory) Size() (int, error) { return 0, errBatch }
 
-func (ranksMemory) CheckPart() error {
+func (groupMemory) CheckPart() error {
 	return fmt.Errorf("%w: a part of a matrix of several ranks", gemm.ErrUnsupported)
 }
 
 // product returns the product of k as package team takes it, or the error of its operands if
 // invalid is nil.
-func (ranks) product(k *Call, invalid error) (*team.Product, error) {
+func (group) product(k *Call, invalid error) (*team.Product, error) {
 	switch {
 	case invalid != nil:
 		return nil, invalid
@@ -84,7 +85,7 @@ func (ranks) product(k *Call, invalid error) (*team.Product, error) {
 			o = o.Transposed()
 		}
 		p.Operands[o].Host, p.Operands[o].On.Layout = x.Host, x.Layout
-		if m, ok := x.Memory.(ranksMemory); ok {
+		if m, ok := x.Memory.(groupMemory); ok {
 			p.Operands[o].On.Memory = m.Memory
 		}
 	}
@@ -93,14 +94,14 @@ func (ranks) product(k *Call, invalid error) (*team.Product, error) {
 
 // run computes the product with all ranks. The other ranks learn of an error of the operands unless
 // they have the same.
-func (t ranks) run(ctx context.Context, k *Call, invalid error) error {
+func (t group) run(ctx context.Context, k *Call, invalid error) error {
 	p, invalid := t.product(k, invalid)
 	return t.Gemm(ctx, p, invalid)
 }
 
-func (t ranks) describe(k *Call, invalid error) (Description, error) {
+func (t group) describe(ctx context.Context, k *Call, invalid error) (Description, error) {
 	p, invalid := t.product(k, invalid)
-	d, err := t.PlanOf(context.Background(), p, invalid)
+	d, err := t.PlanOf(ctx, p, invalid)
 	if err != nil {
 		return Description{}, err
 	}

@@ -16,21 +16,21 @@ import (
 	"math"
 	"time"
 
+	"tilework/internal/sentinel"
 	"tilework/ptx"
 )
 
-// The errors that all devices return. The errors that wrap them describe the request and the
-// answer of the driver or emulator.
+// The errors that all devices return, besides [sentinel.ErrNoDevice]. The errors that wrap them
+// describe the request and the answer of the driver or emulator.
 var (
-	ErrNoDevice    = errors.New("no such device")
-	ErrIndex       = errors.New("index beyond the last device") // such an error is ErrNoDevice too
-	ErrOutOfMemory = errors.New("out of device memory")
+	ErrIndex       = WithKind(sentinel.ErrNoDevice, errors.New("index beyond the last device"))
+	ErrOutOfMemory = WithKind(sentinel.ErrOutOfMemory, errors.New("out of device memory"))
 	ErrCompile     = errors.New("kernel does not compile")
 	// ErrLaunch reports that the device rejected a launch (such as an invalid block size) or
 	// aborted a kernel (such as one that accessed an invalid address).
 	ErrLaunch = errors.New("launch failed")
 	// ErrLost reports that the device no longer accepts work. It stays lost.
-	ErrLost = errors.New("device lost")
+	ErrLost = WithKind(sentinel.ErrNoDevice, errors.New("device lost"))
 )
 
 // Stream is a queue of work on a device, like a CUDA stream. Its methods are safe for concurrent

@@ -49,21 +49,21 @@ func newChooser() *auto.Chooser {
 func newTrial(d backend.Device, types auto.Types, threads int) auto.Trial {
 	var pl *Plan
 	var b gemm.Buffers
-	return func(n int) (time.Duration, error) {
+	return func(ctx context.Context, n int) (time.Duration, error) {
 		if pl == nil || pl.Problem.N != n {
 			in := gemm.Dense(types.In, n, n)
 			p, _, err := gemm.New(1, in, in, 0, gemm.Dense(types.Out, n, n), gemm.Epilogue{})
 			if err != nil {
 				return 0, err
 			}
-			if pl, err = New(Request{Problem: p, Device: d, Threads: threads, Timed: true}); err != nil {
+			if pl, err = New(ctx, Request{Problem: p, Device: d, Threads: threads, Timed: true}); err != nil {
 				return 0, err
 			}
 			for o := range gemm.C + 1 {
 				b[o] = newMemory(p.Layouts[o])
 			}
 		}
-		err := pl.Run(context.Background(), &b)
+		err := pl.Run(ctx, &b)
 		return pl.Took(), err
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/dispatch/auto"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/sentinel"
 	"tilework/internal/testkit"
 )
 
@@ -35,7 +36,7 @@ func TestPlanAsDecided(t *testing.T) {
 	want := dtype.Bytes([]float32{7, 10, 15, 22, 23, 34})
 	substitute(t, func(d backend.Device) (device.Device, error) {
 		if d.Model == "broken" {
-			return nil, device.ErrNoDevice
+			return nil, sentinel.ErrNoDevice
 		}
 		return emu.Open(emu.Options{})
 	})
@@ -70,17 +71,18 @@ func TestPlanByKernel(t *testing.T) {
 		return emu.Open(emu.Options{})
 	})
 	for kernel, want := range map[string]string{"loop": "cpu", "tiled": "gpu", "tiled:8": "gpu"} {
-		pl, err := New(Request{Problem: p, Kernel: kernel})
+		pl, err := New(t.Context(), Request{Problem: p, Kernel: kernel})
 		if err != nil || pl.Device().String() != want || !strings.Contains(pl.Why(), "requested by name") {
 			t.Errorf("%s: got %+v, error %v", kernel, pl, err)
 		}
 	}
-	if _, err := New(Request{Problem: p, Kernel: "fastest"}); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := New(t.Context(), Request{Problem: p, Kernel: "fastest"}); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("an unknown kernel: got error %v, want ErrUnsupported", err)
 	}
-	substitute(t, func(backend.Device) (device.Device, error) { return nil, device.ErrNoDevice })
-	_, err := New(Request{Problem: p, Kernel: "naive"})
-	if !errors.Is(err, gemm.ErrNoDevice) || !strings.HasPrefix(err.Error(), "kernel naive is for device gpu or emu: ") {
+	substitute(t, func(backend.Device) (device.Device, error) { return nil, sentinel.ErrNoDevice })
+	_, err := New(t.Context(), Request{Problem: p, Kernel: "naive"})
+	if !errors.Is(err, sentinel.ErrNoDevice) ||
+		!strings.HasPrefix(err.Error(), "kernel naive is for device gpu or emu: ") {
 		t.Errorf("a GPU kernel without a GPU: got error %v", err)
 	}
 }
@@ -90,7 +92,7 @@ func TestTrial(t *testing.T) {
 	for _, kind := range []backend.Kind{backend.CPU, backend.Emulator} {
 		trial := newTrial(backend.Device{Kind: kind}, auto.Types{In: dtype.I8, Out: dtype.I32}, 1)
 		for range 2 {
-			if took, err := trial(5); err != nil || took <= 0 {
+			if took, err := trial(t.Context(), 5); err != nil || took <= 0 {
 				t.Errorf("%v: took %v, error %v", kind, took, err)
 			}
 		}

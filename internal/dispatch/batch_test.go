@@ -21,7 +21,7 @@ func TestBatch(t *testing.T) {
 	var batch []Product
 	add := func(d string, m, n, k int) {
 		p, b := product(t, dtype.F64, dtype.F64, m, n, k, gemm.Epilogue{})
-		pl, err := New(Request{Problem: p, Device: name(t, d)})
+		pl, err := New(t.Context(), Request{Problem: p, Device: name(t, d)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Request{Problem: many, Device: name(t, "cpu")}); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := New(t.Context(), Request{Problem: many, Device: name(t, "cpu")}); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("a batch as one product: got error %v, want ErrUnsupported", err)
 	}
 
@@ -104,7 +104,7 @@ func TestBatchStops(t *testing.T) {
 		p.Problem, p.Buffers = product(t, dtype.F64, dtype.F64, 2, 3, 4, gemm.Epilogue{})
 		p.Request.Device, p.Request.Threads = name(t, "cpu"), 1
 		p.Verify, p.Within = i == 0, 1e-300 // fails as rounding errors exceed this limit
-		if err := p.Decide(); err != nil {
+		if err := p.Decide(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,7 +146,7 @@ func TestBatchThreads(t *testing.T) {
 		var one Product
 		one.Problem, one.Buffers = product(t, dtype.F32, dtype.F32, tc.n, tc.n, tc.n, gemm.Epilogue{})
 		one.Request.Device = name(t, "cpu")
-		if err := one.Decide(); err != nil {
+		if err := one.Decide(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s := smallProducts{batch: make([]Member, tc.count)}

@@ -159,10 +159,11 @@ func (pl *Plan) Program() string {
 }
 
 // New plans a product. The errors wrap ErrUnsupported or ErrNoDevice. If the request names no
-// device, the first plan for which the choice matters measures for up to a second.
-func New(r Request) (*Plan, error) {
+// device, the first plan for which the choice matters measures for up to a second, and returns the
+// context's error if that ends meanwhile.
+func New(ctx context.Context, r Request) (*Plan, error) {
 	pl := &Plan{Request: r}
-	if err := pl.Decide(); err != nil {
+	if err := pl.Decide(ctx); err != nil {
 		return nil, err
 	}
 	return pl, nil
@@ -170,7 +171,7 @@ func New(r Request) (*Plan, error) {
 
 // Decide plans like [New], but in place. Only the Request of pl may be set, except that pl may be
 // the plan of a [Product] after [Product.Reset]. On the CPU it then allocates nothing.
-func (pl *Plan) Decide() error {
+func (pl *Plan) Decide(ctx context.Context) error {
 	if err := CheckThreads(pl.Request.Threads); err != nil {
 		return err
 	}
@@ -197,7 +198,10 @@ func (pl *Plan) Decide() error {
 	case pl.Problem.Invariance != gemm.NotInvariant:
 		return pl.planInvariant()
 	}
-	defaultChooser().Choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.decision)
+	defaultChooser().Choose(ctx, &pl.Problem, pl.Request.Threads, pl.Once, &pl.decision)
+	if pl.decision.Err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return pl.planAsDecided()
 }
 

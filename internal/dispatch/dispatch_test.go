@@ -11,6 +11,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // product returns a product and its buffers. All elements of A and B are 1.
@@ -68,7 +69,7 @@ func TestPlans(t *testing.T) {
 			t.Fatalf("%s: got kernels %v, want at least two", d, names)
 		}
 		for _, kernel := range append(names, "") {
-			pl, err := New(Request{Problem: p, Device: name(t, d), Kernel: kernel, Timed: true})
+			pl, err := New(t.Context(), Request{Problem: p, Device: name(t, d), Kernel: kernel, Timed: true})
 			if err != nil {
 				t.Fatalf("%s, %s: %v", d, kernel, err)
 			}
@@ -97,7 +98,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
-	pl, err := New(Request{Problem: p, Device: name(t, "emu"), Kernel: "tiled:16"})
+	pl, err := New(t.Context(), Request{Problem: p, Device: name(t, "emu"), Kernel: "tiled:16"})
 	if err != nil || pl.Kernel() != "tiled" || !strings.Contains(pl.Detail(), "tile 16") {
 		t.Errorf("tiled:16: got %+v, error %v", pl, err)
 	}
@@ -123,21 +124,21 @@ func TestPlanErrors(t *testing.T) {
 		{Request{Device: name(t, "emu"), Kernel: "loop"}, gemm.ErrUnsupported, `unknown GPU kernel "loop"`},
 		{Request{Device: name(t, "emu"), Kernel: ":16"}, gemm.ErrUnsupported, "of no kernel"},
 		{Request{Device: name(t, "emu"), Kernel: "tiled:-4"}, gemm.ErrUnsupported, "-4"},
-		{Request{Device: name(t, "emu:h300")}, gemm.ErrNoDevice, `emu:h300: unknown GPU "h300"`},
-		{Request{Device: name(t, "gpu:9999")}, gemm.ErrNoDevice, "no such device"},
+		{Request{Device: name(t, "emu:h300")}, sentinel.ErrNoDevice, `emu:h300: unknown GPU "h300"`},
+		{Request{Device: name(t, "gpu:9999")}, sentinel.ErrNoDevice, "no such device"},
 	} {
 		if c.r.Problem == (gemm.Problem{}) {
 			c.r.Problem = p
 		}
-		if _, err := New(c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+		if _, err := New(t.Context(), c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: got error %v, want %v with %q", c.r, err, c.want, c.text)
 		}
 	}
-	if err := CheckDevice(name(t, "emu:h300")); !errors.Is(err, gemm.ErrNoDevice) {
+	if err := CheckDevice(name(t, "emu:h300")); !errors.Is(err, sentinel.ErrNoDevice) {
 		t.Errorf("CheckDevice of an unknown model: got error %v, want ErrNoDevice", err)
 	}
 	for _, d := range []string{"cpu", "emu"} {
-		pl, err := New(Request{Problem: p, Device: name(t, d)})
+		pl, err := New(t.Context(), Request{Problem: p, Device: name(t, d)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,7 @@ func TestPlanErrors(t *testing.T) {
 // TestTook checks that the time of a product is not more than the time that passed.
 func TestTook(t *testing.T) {
 	p, b := product(t, dtype.F32, dtype.F32, 50, 50, 50, gemm.Epilogue{})
-	pl, err := New(Request{Problem: p, Device: name(t, "cpu"), Timed: true})
+	pl, err := New(t.Context(), Request{Problem: p, Device: name(t, "cpu"), Timed: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestProgress(t *testing.T) {
 			p, b := product(t, dtype.F32, dtype.F32, on.size, on.size, 50, gemm.Epilogue{})
 			var done, total int64
 			var times []time.Time
-			pl, err := New(Request{Problem: p, Device: name(t, on.device), Threads: on.threads, Progress: func(d, of int64) {
+			report := func(d, of int64) {
 				if d <= done || d > of {
 					t.Errorf("%d of %d after %d of %d", d, of, done, total)
 				}
@@ -32,7 +32,8 @@ func TestProgress(t *testing.T) {
 				if times = append(times, clock); len(times) > 10 && clock.Sub(times[len(times)-11]) < time.Second {
 					t.Errorf("step %v: eleven reports within %v", step, clock.Sub(times[len(times)-11]))
 				}
-			}})
+			}
+			pl, err := New(t.Context(), Request{Problem: p, Device: name(t, on.device), Threads: on.threads, Progress: report})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -71,7 +71,7 @@ func TestRegister(t *testing.T) {
 	p, b := product(t, dtype.F64, dtype.F64, 9, 10, 11, gemm.Epilogue{Activation: gemm.ActReLU})
 	for _, r := range []Request{{Device: name(t, "toy")}, {Kernel: "toy-loop"}, {Device: name(t, "toy"), Verify: true}} {
 		r.Problem = p
-		pl, err := New(r)
+		pl, err := New(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestRegister(t *testing.T) {
 		"a packed matrix on device toy":             {Packed: &Packed{on: rows[0].first}},
 	} {
 		r.Problem, r.Device = p, name(t, "toy")
-		if _, err := New(r); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+		if _, err := New(t.Context(), r); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestRegister(t *testing.T) {
 	for i := range two {
 		two[i].Problem, two[i].Request.Device, two[i].Buffers = p, name(t, "toy"), b
 		two[i].Buffers[gemm.C] = make([]byte, p.C().Bytes())
-		if err := two[i].Decide(); err != nil {
+		if err := two[i].Decide(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("a batch: %v", err)
 	}
 	remove()
-	if _, err := New(Request{Problem: p, Device: name(t, "toy")}); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := New(t.Context(), Request{Problem: p, Device: name(t, "toy")}); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("after removal: got error %v, want ErrUnsupported", err)
 	}
 	if slices.Contains(names(), "toy-loop") {

@@ -48,7 +48,7 @@ func TestTuned(t *testing.T) {
 	plan := func(r Request) *Plan {
 		t.Helper()
 		r.Device = backend.Device{Kind: backend.CPU}
-		pl, err := New(r)
+		pl, err := New(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestInvalidTuned(t *testing.T) {
 	why := func() string {
 		t.Helper()
 		fresh(t, dir)
-		pl, err := New(Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+		pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestTunedWithoutCache(t *testing.T) {
 			t.Errorf("cache %q: error %v", c.Dir(), err)
 		}
 		p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
-		pl, err := New(Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+		pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
 		if err != nil || !strings.HasPrefix(pl.Why(), "tuned on") {
 			t.Errorf("cache %q: got %v, error %v", c.Dir(), pl, err)
 		}
@@ -210,7 +210,8 @@ func TestTunedWithoutCache(t *testing.T) {
 func TestThreads(t *testing.T) {
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 2, 2, 2)
 	for _, d := range []string{"cpu", "auto", "emu"} {
-		if _, err := New(Request{Problem: p, Device: name(t, d), Threads: -1}); !errors.Is(err, gemm.ErrUnsupported) {
+		_, err := New(t.Context(), Request{Problem: p, Device: name(t, d), Threads: -1})
+		if !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("on %s: got error %v, want ErrUnsupported", d, err)
 		}
 	}
@@ -239,7 +240,7 @@ func FuzzTuned(f *testing.F) {
 		if err := c.Section("tuned").Put(tuned.For(cpuKey).Key(sample().Form), json.RawMessage(b)); err != nil {
 			return
 		}
-		pl, err := New(Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+		pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
 		if err != nil {
 			t.Fatalf("%s: %v", b, err)
 		}

@@ -103,7 +103,7 @@ func (pl *Plan) sumsChecked(ctx context.Context, up bool, b gemm.Buffers) (sums 
 		p = &other
 	}
 	linear, lb := verify.Linear(p, b)
-	inner, err := pl.planSums(up)
+	inner, err := pl.planSums(ctx, up)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -114,7 +114,7 @@ func (pl *Plan) sumsChecked(ctx context.Context, up bool, b gemm.Buffers) (sums 
 }
 
 // planSums plans the product of sumsChecked: for a part, as a part of the sums of the whole.
-func (pl *Plan) planSums(up bool) (*Plan, error) {
+func (pl *Plan) planSums(ctx context.Context, up bool) (*Plan, error) {
 	of := cmp.Or(pl.whole, pl)
 	request := pl.Request
 	request.Problem = of.Problem
@@ -124,10 +124,10 @@ func (pl *Plan) planSums(up bool) (*Plan, error) {
 	request.Problem = verify.LinearProblem(&request.Problem)
 	request.Verify, request.Tile, request.Kernel, request.Device = false, nil, pl.Kernel(), pl.Device()
 	if pl.whole == nil {
-		return New(request)
+		return New(ctx, request)
 	}
 	request.Choice = nil // of this process alone, or of another one
-	inner, err := New(request)
+	inner, err := New(ctx, request)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (w verifiedWay) plans(p *gemm.Problem) bool {
 }
 
 func (w verifiedWay) plan(p *gemm.Problem) (*Plan, error) {
-	return New(Request{Problem: *p, Device: backend.Device{Kind: w.device}, Kernel: w.Name})
+	return New(context.Background(), Request{Problem: *p, Device: backend.Device{Kind: w.device}, Kernel: w.Name})
 }
 
 // verifiedData returns random distributions of the elements at index k along K.
@@ -277,8 +277,8 @@ func TestVerifyWithin(t *testing.T) {
 		precision: gemm.Fast}
 	x := w.compute(t, 2, 16, 1024, verifiedData(rand.New(rand.NewPCG(21, 22)))["positive"])
 	for within, want := range map[float64]error{0: gemm.ErrVerify, 0.001: gemm.ErrVerify, 0.5: nil} {
-		pl, err := New(Request{Problem: x.p, Device: backend.Device{Kind: w.device}, Kernel: w.Name, Verify: true,
-			Within: within})
+		pl, err := New(t.Context(), Request{Problem: x.p, Device: backend.Device{Kind: w.device}, Kernel: w.Name,
+			Verify: true, Within: within})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestVerified(t *testing.T) {
 	for _, d := range []string{"cpu", "emu"} {
 		for _, act := range gemm.Activations() {
 			p, b := product(t, dtype.F16, dtype.F16, 33, 20, 10, gemm.Epilogue{Activation: act})
-			pl, err := New(Request{Problem: p, Device: name(t, d), Verify: true})
+			pl, err := New(t.Context(), Request{Problem: p, Device: name(t, d), Verify: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -350,7 +350,7 @@ func TestCorruptedResult(t *testing.T) {
 	defer restore()
 	for _, act := range []gemm.Activation{gemm.ActNone, gemm.ActReLU} {
 		p, b := product(t, dtype.F32, dtype.F32, 8, 8, 8, gemm.Epilogue{Activation: act})
-		pl, err := New(Request{Problem: p, Device: name(t, "emu"), Verify: true})
+		pl, err := New(t.Context(), Request{Problem: p, Device: name(t, "emu"), Verify: true})
 		if err != nil {
 			t.Fatal(err)
 		}

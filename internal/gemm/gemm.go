@@ -29,10 +29,7 @@ var (
 	ErrShape       = errors.New("shapes do not fit")
 	ErrOverlap     = errors.New("matrices overlap")
 	ErrUnsupported = errors.New("not supported")
-	ErrOutOfMemory = errors.New("out of memory")
-	ErrNoDevice    = errors.New("no such device")
 	ErrVerify      = errors.New("verification failed")
-	ErrClosed      = errors.New("used after Close")
 )
 
 // Layout describes the storage of a matrix: Rows×Cols elements in row-major order, with LD elements

@@ -18,6 +18,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
+	"tilework/internal/sentinel"
 )
 
 // runBatch copies the buffers m of p to the device, plans p with opt and enqueues it. ends holds
@@ -137,7 +138,7 @@ func TestHostBatch(t *testing.T) {
 	}
 	p, all, _ := onHost(t, 2, 4)
 	err = stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, 0, all)
-	if !errors.Is(err, gemm.ErrOutOfMemory) {
+	if !errors.Is(err, sentinel.ErrOutOfMemory) {
 		t.Errorf("RunBatch with too little memory for one product: error %v, want ErrOutOfMemory", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
+	"tilework/internal/sentinel"
 )
 
 // devices holds the open GPUs, real and emulated.
@@ -108,7 +109,7 @@ func use(d backend.Device) (*opened, error) {
 	if d.UUID != "" {
 		index, err := cuda.Find(d.UUID)
 		if err != nil {
-			return nil, device.WithKind(gemm.ErrNoDevice, err)
+			return nil, device.WithKind(sentinel.ErrNoDevice, err)
 		}
 		d = backend.Device{Kind: d.Kind, Index: index} // so that each GPU is opened once
 	}
@@ -158,13 +159,10 @@ func open(d backend.Device) (device.Device, error) {
 		openWith = devices.substitute
 	}
 	dev, err := openWith(d)
-	switch {
-	case err == nil:
-		return dev, nil
-	case errors.Is(err, device.ErrNoDevice):
-		return nil, device.WithKind(gemm.ErrNoDevice, err)
+	if err != nil && !errors.Is(err, sentinel.ErrNoDevice) {
+		err = fmt.Errorf("%w: %v: %w", sentinel.ErrNoDevice, d, err)
 	}
-	return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
+	return dev, err
 }
 
 func openDevice(d backend.Device) (device.Device, error) {

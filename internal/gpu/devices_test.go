@@ -9,7 +9,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
-	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // TestOpen checks that all users of a device share it, and that it is closed after the last
@@ -61,7 +61,7 @@ func TestOpen(t *testing.T) {
 // TestEachMember opens all GPUs of a host with four. A failure to open one of them must be an error
 // and not the end of the list.
 func TestEachMember(t *testing.T) {
-	for _, failure := range []error{nil, device.ErrNoDevice, device.ErrOutOfMemory, device.ErrLost} {
+	for _, failure := range []error{nil, sentinel.ErrNoDevice, device.ErrOutOfMemory, device.ErrLost} {
 		restore := Substitute(func(d backend.Device) (device.Device, error) {
 			switch {
 			case d.Index >= 4:
@@ -82,7 +82,7 @@ func TestEachMember(t *testing.T) {
 		switch {
 		case failure == nil && (err != nil || opened != 4):
 			t.Errorf("opened %d GPUs, want 4, error %v", opened, err)
-		case failure != nil && (!errors.Is(err, failure) || !errors.Is(err, gemm.ErrNoDevice)):
+		case failure != nil && (!errors.Is(err, failure) || !errors.Is(err, sentinel.ErrNoDevice)):
 			t.Errorf("opened %d GPUs, error %v, want %v and ErrNoDevice", opened, err, failure)
 		}
 		if err := restore(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // budget is the memory, in bytes, that can still be allocated under one limit.
@@ -87,7 +87,7 @@ func CheckMemory(bytes int, name string) error {
 			want = ": want at least " + b.raise(uint64(bytes))
 		}
 		return fmt.Errorf("%w: %s takes %s, and %s are %s%s",
-			gemm.ErrOutOfMemory, name, Bytes(uint64(bytes)), Bytes(b.free), b.of, want)
+			sentinel.ErrOutOfMemory, name, Bytes(uint64(bytes)), Bytes(b.free), b.of, want)
 	}
 	return nil
 }

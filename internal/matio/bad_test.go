@@ -17,6 +17,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 	"tilework/internal/testkit"
 )
 
@@ -289,7 +290,7 @@ var badFiles = []struct {
 	{"too sparse", ".mtx", "%%MatrixMarket matrix coordinate real general\n100000 100000 1\n1 1 1\n", ReadOptions{},
 		ErrExpansion, "takes 80000000000 bytes"},
 	{"too sparse is out of memory", ".mtx", "%%MatrixMarket matrix coordinate real general\n100000 100000 1\n1 1 1\n",
-		ReadOptions{}, gemm.ErrOutOfMemory, "64 times the stored"},
+		ReadOptions{}, sentinel.ErrOutOfMemory, "64 times the stored"},
 	{"symmetric but not square", ".mtx", "%%MatrixMarket matrix array real symmetric\n1 2\n5\n", ReadOptions{},
 		ErrFormat, "symmetric matrix is 1×2"},
 	{"array cut off", ".mtx", "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", ReadOptions{}, ErrFormat,
@@ -424,9 +425,9 @@ func TestBadFiles(t *testing.T) {
 			}
 			var err error
 			took := testkit.Allocated(func() { _, err = Read(t.Context(), spec, f.o) })
-			if strconv.IntSize < 64 && errors.Is(err, gemm.ErrOutOfMemory) {
+			if strconv.IntSize < 64 && errors.Is(err, sentinel.ErrOutOfMemory) {
 				// A claim that does not fit an int is refused before its other faults are found.
-				checkError(t, err, gemm.ErrOutOfMemory, path, "shape")
+				checkError(t, err, sentinel.ErrOutOfMemory, path, "shape")
 			} else {
 				checkError(t, err, f.kind, path, f.message)
 			}
@@ -468,7 +469,7 @@ func TestNoRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := 0
-		full := fmt.Errorf("%w: no room", gemm.ErrOutOfMemory)
+		full := fmt.Errorf("%w: no room", sentinel.ErrOutOfMemory)
 		took := testkit.Allocated(func() {
 			_, err := Read(t.Context(), path, ReadOptions{Type: dtype.F32, Room: func(bytes int, what string) error {
 				if asked++; bytes < 16e6 || !strings.Contains(what, "2000×2000") || !strings.Contains(what, path) {

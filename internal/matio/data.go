@@ -13,6 +13,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // alloc returns n zeroed bytes, aligned for every element type.
@@ -74,7 +75,7 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 // counts. No file has 2^63 bytes, but some have the 2^31 that are too many for a 32-bit program.
 func tooLarge() error {
 	if strconv.IntSize < 64 {
-		return gemm.ErrOutOfMemory
+		return sentinel.ErrOutOfMemory
 	}
 	return ErrFormat
 }

@@ -33,6 +33,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // The sentinel errors of this package. Functions also return errors of the operating system, and
@@ -42,7 +43,7 @@ var (
 	ErrMember = errors.New("member not found")
 	// ErrExpansion reports a matrix that would take more than 256 MiB and more than 64 times the
 	// bytes of its file. See [ReadOptions.Expand].
-	ErrExpansion = fmt.Errorf("%w: far larger than its file", gemm.ErrOutOfMemory)
+	ErrExpansion = fmt.Errorf("%w: far larger than its file", sentinel.ErrOutOfMemory)
 	// ErrOverflow reports a finite number that would become an infinity or a NaN in the requested
 	// floating-point type. See [ReadOptions.Overflow].
 	ErrOverflow = errors.New("overflow")

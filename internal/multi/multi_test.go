@@ -21,6 +21,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
+	"tilework/internal/sentinel"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -301,7 +302,7 @@ func TestDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = Backend{d}.Open()
-		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, gemm.ErrNoDevice) ||
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, sentinel.ErrNoDevice) ||
 			!strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}

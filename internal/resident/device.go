@@ -20,6 +20,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/memo"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 )
 
@@ -108,12 +109,12 @@ func (d *Device) first() *exec.Backend { return d.members[0].backend }
 // Divided reports whether matrices are divided among several members.
 func (d *Device) Divided() bool { return len(d.members) > 1 }
 
-// failed wraps an error of a member in that of package gemm, with its name if there are several.
+// failed adds the name of a member to its error if there are several.
 func (d *Device) failed(m *member, err error) error {
 	if err == nil || !d.Divided() {
-		return exec.Sentinel(err)
+		return err
 	}
-	return fmt.Errorf("device %v: %w", m.name, exec.Sentinel(err))
+	return fmt.Errorf("device %v: %w", m.name, err)
 }
 
 // release closes the streams and the backends.
@@ -142,7 +143,7 @@ func (d *Device) enter() error {
 	d.using.RLock()
 	if d.closed {
 		d.using.RUnlock()
-		return fmt.Errorf("%w: device %v", gemm.ErrClosed, d)
+		return fmt.Errorf("%w: device %v", sentinel.ErrClosed, d)
 	}
 	return nil
 }

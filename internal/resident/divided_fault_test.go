@@ -14,6 +14,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -180,7 +181,7 @@ func TestDividedCloseDuringProducts(t *testing.T) {
 			all.Go(func() {
 				for n := range uint64(100) {
 					_, err := gathers(n).run(t.Context(), d)
-					if errors.Is(err, gemm.ErrClosed) {
+					if errors.Is(err, sentinel.ErrClosed) {
 						return
 					}
 					if err != nil {
@@ -234,7 +235,7 @@ func shrinkMemory(t *testing.T, divide func(*Device)) {
 		switch {
 		case err == nil && slices.Equal(got, want):
 			right++
-		case errors.Is(err, gemm.ErrOutOfMemory) && strings.Contains(err.Error(), "panels of operands") &&
+		case errors.Is(err, sentinel.ErrOutOfMemory) && strings.Contains(err.Error(), "panels of operands") &&
 			strings.Contains(err.Error(), "emu:h200"):
 			short++
 		default:

@@ -20,6 +20,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/model"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -369,7 +370,7 @@ func TestBreakdown(t *testing.T) {
 			}
 		}
 	}
-	if _, err := RunBreakdown(t.Context(), &Product{}, 1); !errors.Is(err, gemm.ErrNoDevice) {
+	if _, err := RunBreakdown(t.Context(), &Product{}, 1); !errors.Is(err, sentinel.ErrNoDevice) {
 		t.Errorf("without operands: error %v, want ErrNoDevice", err)
 	}
 }

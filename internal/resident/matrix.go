@@ -10,6 +10,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/multi"
 	"tilework/internal/program"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 )
 
@@ -163,7 +164,7 @@ func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divid
 	b := m.Memory.block
 	d := b.device
 	if !d.Divided() {
-		return exec.Sentinel(f(ctx, d.first().Device, piece{m.at(), host, exec.Rows(l, m.Layout)}))
+		return f(ctx, d.first().Device, piece{m.at(), host, exec.Rows(l, m.Layout)})
 	}
 	part := m.part()
 	pieces := divide(part)
@@ -175,8 +176,8 @@ func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divid
 			here := there
 			here.LD = l.LD
 			from := host[split.Offset(l.Type, part, l.LD, x.Part):]
-			return exec.Sentinel(f(ctx, d.members[x.Member].backend.Device,
-				piece{b.address(x.Member, x.Part), from, exec.Rows(here, there)}))
+			return f(ctx, d.members[x.Member].backend.Device,
+				piece{b.address(x.Member, x.Part), from, exec.Rows(here, there)})
 		})
 }
 
@@ -198,8 +199,8 @@ func (m Matrix) row(ctx context.Context) (Matrix, error) {
 	}
 	err = m.use(ctx, func() error {
 		d, size := m.Memory.device.first().Device, l.Type.Bytes(1)
-		return exec.Sentinel(d.CopyPeer(to.at(), d, m.at(), device.PeerRows{Count: l.Cols, Width: size,
-			FromPitch: m.Layout.LD * size, ToPitch: size}))
+		return d.CopyPeer(to.at(), d, m.at(), device.PeerRows{Count: l.Cols, Width: size,
+			FromPitch: m.Layout.LD * size, ToPitch: size})
 	})
 	if err != nil {
 		err = device.Join(err, to.Memory.Close())
@@ -229,7 +230,7 @@ func (m Matrix) use(ctx context.Context, f func() error) error {
 
 func (m Matrix) there(name string) error {
 	if m.Memory == nil {
-		return fmt.Errorf("%w: %s is on none", gemm.ErrNoDevice, name)
+		return fmt.Errorf("%w: %s is on none", sentinel.ErrNoDevice, name)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 )
 
@@ -101,7 +102,7 @@ func (b *block) hold() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return fmt.Errorf("%w: a matrix on %v", gemm.ErrClosed, b.device)
+		return fmt.Errorf("%w: a matrix on %v", sentinel.ErrClosed, b.device)
 	}
 	b.users++
 	return nil

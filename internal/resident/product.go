@@ -101,7 +101,7 @@ func RunBreakdown(ctx context.Context, p *Product, n int) ([]timeline.Breakdown,
 		all[i] = all[i].Of(n)
 		all[i].Device = d.members[i].name.String()
 	}
-	return all, exec.Sentinel(err)
+	return all, err
 }
 
 // timeline returns the timeline of a member, or nil.

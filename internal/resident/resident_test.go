@@ -19,6 +19,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 	"tilework/internal/testkit"
 )
@@ -124,7 +125,7 @@ func TestGPUConformance(t *testing.T) {
 func openGPU(t testing.TB, name backend.Device) *Device {
 	t.Helper()
 	d, err := Open(name)
-	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
+	if errors.Is(err, sentinel.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip(err)
 	}
 	if err != nil {

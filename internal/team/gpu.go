@@ -28,7 +28,7 @@ func openGPU(d backend.Device) (store, error) {
 	}
 	s := &gpuStore{backend: b.Backend, release: release}
 	if s.copies, err = b.Device.NewStream(); err != nil {
-		return nil, device.Join(exec.Sentinel(err), release())
+		return nil, device.Join(err, release())
 	}
 	return s, nil
 }
@@ -43,30 +43,30 @@ func (s *gpuStore) stream(q queue) device.Stream {
 func (s *gpuStore) alloc(n int, what string) (block, error) {
 	at, err := s.backend.Device.Alloc(n)
 	if err != nil {
-		return block{}, fmt.Errorf("%s: %w", what, exec.Sentinel(err))
+		return block{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return block{at: at}, nil
 }
 
-func (s *gpuStore) free(b block) error { return exec.Sentinel(s.backend.Device.Free(b.at)) }
+func (s *gpuStore) free(b block) error { return s.backend.Device.Free(b.at) }
 
 func (s *gpuStore) read(ctx context.Context, q queue, dst []byte, pitch int, p part) error {
-	return exec.Sentinel(s.stream(q).CopyOut(ctx, dst, p.at, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
-		DevicePitch: p.pitch}))
+	return s.stream(q).CopyOut(ctx, dst, p.at, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
+		DevicePitch: p.pitch})
 }
 
 func (s *gpuStore) write(ctx context.Context, q queue, p part, src []byte, pitch int) error {
-	return exec.Sentinel(s.stream(q).CopyIn(ctx, p.at, src, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
-		DevicePitch: p.pitch}))
+	return s.stream(q).CopyIn(ctx, p.at, src, device.Rows{Count: p.rows, Width: p.width, HostPitch: pitch,
+		DevicePitch: p.pitch})
 }
 
 func (s *gpuStore) copy(to, from part) error {
-	return exec.Sentinel(s.copies.CopyPeer(to.at, s.backend.Device, from.at, device.PeerRows{Count: to.rows,
-		Width: to.width, FromPitch: from.pitch, ToPitch: to.pitch}))
+	return s.copies.CopyPeer(to.at, s.backend.Device, from.at, device.PeerRows{Count: to.rows,
+		Width: to.width, FromPitch: from.pitch, ToPitch: to.pitch})
 }
 
 func (s *gpuStore) sync(ctx context.Context) error {
-	return exec.Sentinel(device.Join(s.copies.Sync(ctx), s.backend.Device.Sync(ctx)))
+	return device.Join(s.copies.Sync(ctx), s.backend.Device.Sync(ctx))
 }
 
 func (s *gpuStore) weight() float64 { return s.backend.Weight() }
@@ -77,13 +77,13 @@ func (s *gpuStore) cuda() *cuda.GPU {
 }
 
 func (s *gpuStore) close() error {
-	return device.Join(exec.Sentinel(s.copies.Close()), exec.Sentinel(s.release()))
+	return device.Join(s.copies.Close(), s.release())
 }
 
 // align is the alignment of all memory of a device.
 const align = 256
 
-func (s *gpuStore) plan(p *Product, choice *backend.Choice) (job, error) {
+func (s *gpuStore) plan(_ context.Context, p *Product, choice *backend.Choice) (job, error) {
 	opt := gpu.Options(p.Kernel)
 	opt.KeepLayout = true
 	for o := range opt.Align {

@@ -62,8 +62,8 @@ func (hostStore) weight() float64                { return 1 }
 func (hostStore) cuda() *cuda.GPU                { return nil }
 func (hostStore) close() error                   { return nil }
 
-func (hostStore) plan(p *Product, choice *backend.Choice) (job, error) {
-	pl, err := dispatch.New(dispatch.Request{Problem: p.Problem, Device: backend.Device{Kind: backend.CPU},
+func (hostStore) plan(ctx context.Context, p *Product, choice *backend.Choice) (job, error) {
+	pl, err := dispatch.New(ctx, dispatch.Request{Problem: p.Problem, Device: backend.Device{Kind: backend.CPU},
 		Kernel: p.Kernel, Choice: choice, Threads: p.Threads})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"tilework/internal/gemm"
 	"tilework/internal/program"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 )
 
@@ -97,7 +98,7 @@ func (m Matrix) move(f func(store, part) error) error {
 // check returns ErrClosed if the matrix is closed. The caller uses the team.
 func (m *Memory) check() error {
 	if _, has := m.team.live[m]; !has {
-		return fmt.Errorf("%w: a matrix of several ranks", gemm.ErrClosed)
+		return fmt.Errorf("%w: a matrix of several ranks", sentinel.ErrClosed)
 	}
 	return nil
 }

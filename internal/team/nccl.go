@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"tilework/internal/device"
-	"tilework/internal/gpu/exec"
 	"tilework/internal/ints"
 	"tilework/internal/nccl"
 )
@@ -134,9 +133,9 @@ func (t *ncclTransport) grow(n int) error {
 func (t *ncclTransport) order(first, then queue) error {
 	e, err := t.store.stream(first).Record()
 	if err != nil {
-		return exec.Sentinel(err)
+		return err
 	}
-	return exec.Sentinel(device.Join(t.store.stream(then).Wait(e), e.Free()))
+	return device.Join(t.store.stream(then).Wait(e), e.Free())
 }
 
 // release frees the staging memory.

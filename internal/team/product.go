@@ -75,7 +75,7 @@ func (t *Team) together(ctx context.Context, p *Product, invalid error, f func(c
 		defer stop()
 		var err error
 		if invalid != nil {
-			err = t.group.Agree(ctx, [2]string{theProduct, invalid.Error()})
+			err = t.agreeOn(ctx, [2]string{theProduct, invalid.Error()})
 		} else if err = t.agree(ctx, p); err == nil {
 			err = f(ctx)
 		}
@@ -126,7 +126,7 @@ func (p *Product) check(t *Team) error {
 
 // agree returns an error unless all ranks have the same product.
 func (t *Team) agree(ctx context.Context, p *Product) error {
-	return t.group.Agree(ctx, [][2]string{
+	return t.agreeOn(ctx, [][2]string{
 		{theProduct, p.String()},
 		{"the operands", p.operands()},
 		{"alpha, beta, precision and row invariance",
@@ -221,7 +221,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 	var d decision
 	var err error
 	if t.group.Rank() == 0 {
-		switch mine, err = t.store.plan(p, nil); {
+		switch mine, err = t.store.plan(ctx, p, nil); {
 		case err == nil:
 			d = decision{Choice: mine.choice(), Seconds: mine.seconds(), Why: mine.describe().Why}
 		case errors.Is(err, gemm.ErrUnsupported):
@@ -230,7 +230,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 			return nil, err
 		}
 	}
-	all, err := exchange(ctx, t.group, "the choice of the kernel", d)
+	all, err := exchange(ctx, t, "the choice of the kernel", d)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		return nil, &finalError{device.WithKind(gemm.ErrUnsupported, errors.New(d.Refused))}
 	}
 	if t.group.Rank() > 0 {
-		if mine, err = t.store.plan(p, &d.Choice); err != nil {
+		if mine, err = t.store.plan(ctx, p, &d.Choice); err != nil {
 			return nil, fmt.Errorf("%w; rank 0 chose %v", err, d.Choice)
 		}
 	}
@@ -265,7 +265,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 	v.Plan = v.Product.Plan()
 	hash := fnv.New64a()
 	fmt.Fprint(hash, v.Shares)
-	if err := t.group.Agree(ctx, [2]string{"the order of the sums", mine.order()},
+	if err := t.agreeOn(ctx, [2]string{"the order of the sums", mine.order()},
 		[2]string{"the division of C", fmt.Sprintf("%x", hash.Sum64())}); err != nil {
 		return nil, err
 	}

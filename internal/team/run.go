@@ -6,7 +6,6 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/exec"
 	"tilework/internal/program"
 	"tilework/internal/split"
 )
@@ -94,7 +93,7 @@ func (x *execution) execute(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return exec.Sentinel(err)
+	return err
 }
 
 // do enqueues an op of the rank's program.

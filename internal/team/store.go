@@ -32,7 +32,7 @@ type store interface {
 	sync(ctx context.Context) error
 
 	// plan plans a whole product, with the choice of another rank unless it is nil.
-	plan(p *Product, choice *backend.Choice) (job, error)
+	plan(ctx context.Context, p *Product, choice *backend.Choice) (job, error)
 
 	weight() float64 // a number in proportion to the rate
 	cuda() *cuda.GPU // the GPU, or nil if there is none

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -19,36 +18,17 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
-	"tilework/internal/gemm"
-	"tilework/internal/gpu/exec"
 	"tilework/internal/nccl"
 	"tilework/internal/phrase"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
+	"tilework/ranks"
 )
-
-// Group is a group of ranks, as package ranks implements it.
-type Group interface {
-	Rank() int
-	Size() int
-	LocalRank() int
-	// Gather returns the data of each rank, Broadcast that of one. Agree returns an error on every
-	// rank unless all have equal values, each a name and a text.
-	Gather(ctx context.Context, name string, data []byte) ([][]byte, error)
-	Broadcast(ctx context.Context, name string, from int, data []byte) ([]byte, error)
-	Agree(ctx context.Context, values ...[2]string) error
-	// Connect returns a connection to each other rank.
-	Connect(ctx context.Context) ([]io.ReadWriteCloser, error)
-	// Context returns a context that also ends when the group fails, Err then the reason. Fail ends
-	// the group because of a failure of this rank.
-	Context(parent context.Context) (ctx context.Context, stop func())
-	Err() error
-	Fail(err error)
-}
 
 // Team is a group of ranks with a device each. Its methods are safe for concurrent use, but all
 // ranks must call those that communicate in the same order.
 type Team struct {
-	group     Group
+	group     *ranks.Group
 	name      backend.Device
 	store     store
 	transport transport
@@ -65,7 +45,8 @@ type Team struct {
 	lost   error // why nothing of the device may be used or freed, or nil
 	live   map[*Memory]struct{}
 	// divisions holds those of recent products, the same ones on all ranks.
-	divisions map[divisionKey]*division
+	divisions             map[divisionKey]*division
+	agreements, exchanges int // so far, for tests
 }
 
 // String returns a text of the form "gpu:0 of rank 1 of 4".
@@ -99,7 +80,7 @@ const joinTimeout = 2 * time.Minute
 
 // Open opens a device at each rank, that of [DeviceOf], and connects them. All ranks call it at the
 // same time. The errors are those of the device and of the group, which has ended after an error.
-func Open(ctx context.Context, g Group, name string) (*Team, error) {
+func Open(ctx context.Context, g *ranks.Group, name string) (*Team, error) {
 	t := &Team{group: g, unit: split.UsualUnit, panelBytes: usualPanelBytes, drainTimeout: usualDrainTimeout,
 		live: map[*Memory]struct{}{}, divisions: map[divisionKey]*division{}}
 	if err := t.open(ctx, name); err != nil {
@@ -113,20 +94,20 @@ func (t *Team) open(parent context.Context, name string) (err error) {
 	ctx, stop := t.group.Context(parent)
 	defer stop()
 	if t.name, err = DeviceOf(name, t.group.LocalRank()); err != nil {
-		return fmt.Errorf("%w: %w", gemm.ErrNoDevice, err)
+		return fmt.Errorf("%w: %w", sentinel.ErrNoDevice, err)
 	}
 	if t.store, err = openStore(t.name); err != nil {
 		return err
 	}
 	library, mine := t.describe()
-	all, err := exchange(ctx, t.group, "the devices", mine)
+	all, err := exchange(ctx, t, "the devices", mine)
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
 		t.weights = append(t.weights, m.Weight)
 	}
-	if err := t.group.Agree(ctx, [2]string{"the kind of the device", mine.Kind}); err != nil {
+	if err := t.agreeOn(ctx, [2]string{"the kind of the device", mine.Kind}); err != nil {
 		return err
 	}
 	return t.connect(ctx, all, library)
@@ -153,13 +134,20 @@ func DeviceOf(name string, local int) (backend.Device, error) {
 // maxReason is the maximum number of bytes of a text of another rank in a message.
 const maxReason = 500
 
+// agreeOn returns an error on every rank unless all have equal values.
+func (t *Team) agreeOn(ctx context.Context, values ...[2]string) error {
+	t.agreements++
+	return t.group.Agree(ctx, values...)
+}
+
 // exchange returns the value of each rank.
-func exchange[T any](ctx context.Context, g Group, name string, mine T) ([]T, error) {
+func exchange[T any](ctx context.Context, t *Team, name string, mine T) ([]T, error) {
 	data, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := g.Gather(ctx, name, data)
+	t.exchanges++
+	texts, err := t.group.Gather(ctx, name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +189,7 @@ func (t *Team) connect(ctx context.Context, all []member, library *nccl.Library)
 		t.transport, t.rate = newTCP(t.store, connections, reason), tcpRate
 		return nil
 	}
-	if err := t.group.Agree(ctx, [2]string{"the version of NCCL", library.Version.String()}); err != nil {
+	if err := t.agreeOn(ctx, [2]string{"the version of NCCL", library.Version.String()}); err != nil {
 		return err
 	}
 	var id nccl.ID
@@ -268,7 +256,7 @@ func (t *Team) use(f func() error) error {
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
-		return fmt.Errorf("%w: a device of several ranks", gemm.ErrClosed)
+		return fmt.Errorf("%w: a device of several ranks", sentinel.ErrClosed)
 	case t.group.Err() != nil:
 		return t.group.Err()
 	}
@@ -283,7 +271,7 @@ func (t *Team) drain() error {
 	defer cancel()
 	err := t.store.sync(ctx)
 	if err != nil && ctx.Err() != nil {
-		t.lost = exec.Sentinel(fmt.Errorf("%w: %v has not ended its work within %v", device.ErrLost, t, t.drainTimeout))
+		t.lost = fmt.Errorf("%w: %v has not ended its work within %v", device.ErrLost, t, t.drainTimeout)
 		return t.lost
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/ref"
+	"tilework/internal/sentinel"
 	"tilework/internal/split"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
@@ -292,28 +293,10 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// counting counts the exchanges of a group.
-type counting struct {
-	Group
-	agreed, gathered *int
-}
-
-func (c counting) Agree(ctx context.Context, values ...[2]string) error {
-	*c.agreed++
-	return c.Group.Agree(ctx, values...)
-}
-
-func (c counting) Gather(ctx context.Context, name string, data []byte) ([][]byte, error) {
-	*c.gathered++
-	return c.Group.Gather(ctx, name, data)
-}
-
 // TestRecent checks that the ranks plan a product once: the next ones with other matrices of the
 // same shapes need one exchange, and have the same bits. Other factors and layouts are planned.
 func TestRecent(t *testing.T) {
 	all := teams(t, 3, "cpu")
-	var agreed, gathered int
-	all[1].group = counting{all[1].group, &agreed, &gathered}
 	x := square(t, 100)
 	rng := testrand.New(t)
 	for o := range gemm.C {
@@ -335,8 +318,9 @@ func TestRecent(t *testing.T) {
 		{func() { x.by[gemm.B] = split.Rows }, 1, 0},
 	} {
 		test.change()
-		agreed, gathered = 0, 0
+		agreed, gathered := all[1].agreements, all[1].exchanges
 		c := x.compute(t, all)
+		agreed, gathered = all[1].agreements-agreed, all[1].exchanges-gathered
 		if agreed != test.agreed || gathered != test.gathered {
 			t.Errorf("product %d: %d agreements and %d other exchanges, want %d and %d", i, agreed, gathered, test.agreed,
 				test.gathered)
@@ -383,7 +367,7 @@ func TestHang(t *testing.T) {
 			case r == 1 && err != nil && !errors.Is(err, context.Canceled),
 				r != 1 && err != nil && err.Error() != "rank 1 was interrupted":
 				t.Errorf("%s hung: rank %d: error %v, want that rank 1 was cancelled", failed, r, err)
-			case (r == 1 && failed != "") != errors.Is(closed[r], gemm.ErrNoDevice):
+			case (r == 1 && failed != "") != errors.Is(closed[r], sentinel.ErrNoDevice):
 				t.Errorf("%s hung: rank %d: Close returned %v", failed, r, closed[r])
 			}
 		}

@@ -27,7 +27,7 @@ func (l *cpuLab) defaultChoice(ctx context.Context, f tuned.Form) (backend.Choic
 	if err != nil {
 		return backend.Choice{}, 0, err
 	}
-	plan, err := l.plan(&p, backend.Choice{})
+	plan, err := l.plan(ctx, &p, backend.Choice{})
 	if err != nil {
 		return backend.Choice{}, 0, err
 	}
@@ -56,8 +56,8 @@ func (l *cpuLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, 
 	return shortest, nil
 }
 
-func (l *cpuLab) plan(p *gemm.Problem, c backend.Choice) (*dispatch.Plan, error) {
-	return dispatch.New(dispatch.Request{
+func (l *cpuLab) plan(ctx context.Context, p *gemm.Problem, c backend.Choice) (*dispatch.Plan, error) {
+	return dispatch.New(ctx, dispatch.Request{
 		Problem: *p, Device: backend.Device{Kind: backend.CPU}, Threads: l.options.Threads, Choice: &c,
 	})
 }
@@ -127,8 +127,8 @@ type cpuSubject struct {
 
 func (s *cpuSubject) Name() string { return s.name }
 
-func (s *cpuSubject) Prepare(_ context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
-	plan, err := s.lab.plan(p, s.choice)
+func (s *cpuSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(*gemm.Buffers) error, error) {
+	plan, err := s.lab.plan(ctx, p, s.choice)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/phrase"
+	"tilework/internal/sentinel"
 )
 
 // gpuLab measures products of matrices in GPU memory. If the driver reports the size of the L2
@@ -101,7 +102,7 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []backend.Ch
 		switch {
 		case errs[i] == nil:
 			good = append(good, c)
-		case errors.Is(errs[i], gemm.ErrNoDevice):
+		case errors.Is(errs[i], sentinel.ErrNoDevice):
 			return nil, errs[i]
 		default:
 			l.options.Warn(fmt.Sprintf("%v does not compile: %v", c, errs[i]))
@@ -136,7 +137,7 @@ func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []backend.Ch
 	c := bench.Case{Problem: *p, Device: l.options.Device.String()}
 	records, err := bench.MeasureOn(ctx, l.backend.Device, c, subjects,
 		[]bench.DeviceSubject{&gpuSubject{l, standard, standardName}}, o)
-	return records, exec.Sentinel(err)
+	return records, err
 }
 
 // gpuSubject is a choice to measure.

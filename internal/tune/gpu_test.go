@@ -19,6 +19,7 @@ import (
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/sentinel"
 )
 
 // simulatedGPU is a GPU with simulated times. To save time, it runs kernels (on the emulator) only
@@ -162,7 +163,7 @@ func planned(t *testing.T, d backend.Device, f tuned.Form) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := dispatch.New(dispatch.Request{Problem: p, Device: d})
+	pl, err := dispatch.New(t.Context(), dispatch.Request{Problem: p, Device: d})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func TestGPUFaults(t *testing.T) {
 		}
 		return nil
 	}
-	if outcomes, err = Run(t.Context(), []tuned.Form{form, form}, o); !errors.Is(err, gemm.ErrNoDevice) ||
+	if outcomes, err = Run(t.Context(), []tuned.Form{form, form}, o); !errors.Is(err, sentinel.ErrNoDevice) ||
 		len(outcomes) > 0 {
 		t.Errorf("lost device: %v, %v", outcomes, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/dispatch/tuned"
-	"tilework/internal/gemm"
 	"tilework/internal/phrase"
+	"tilework/internal/sentinel"
 )
 
 // lab measures products on one device.
@@ -129,7 +129,7 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 
 // survivable reports whether other candidates can still be measured after err.
 func survivable(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !errors.Is(err, gemm.ErrNoDevice)
+	return ctx.Err() == nil && !errors.Is(err, sentinel.ErrNoDevice)
 }
 
 // screening is the first step of a search: brief measurements of all candidates.

@@ -16,6 +16,7 @@ import (
 	"tilework/internal/bench"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
+	"tilework/internal/sentinel"
 )
 
 // fakeLab is a lab with given times.
@@ -194,9 +195,9 @@ func TestSearchFails(t *testing.T) {
 		if !errors.Is(err, gemm.ErrVerify) || x == nil {
 			t.Errorf("wrong result in measurement %d: %+v, %v", at, x, err)
 		}
-		l = fakeLab{standardTime: 1, times: map[string]float64{"a": 0.5}, fail: gemm.ErrNoDevice, failAt: at}
+		l = fakeLab{standardTime: 1, times: map[string]float64{"a": 0.5}, fail: sentinel.ErrNoDevice, failAt: at}
 		if x, err := search(t.Context(), &l, square, Options{Time: time.Second, Warn: func(string) {}}); !errors.Is(err,
-			gemm.ErrNoDevice) || x != nil {
+			sentinel.ErrNoDevice) || x != nil {
 			t.Errorf("device lost in measurement %d: %+v, %v", at, x, err)
 		}
 	}

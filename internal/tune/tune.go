@@ -24,6 +24,7 @@ import (
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/sentinel"
 )
 
 // Options control tuning. The zero value tunes for the CPU.
@@ -143,7 +144,7 @@ func Run(ctx context.Context, forms []tuned.Form, o Options) (outcomes []Outcome
 			outcomes = append(outcomes, *x)
 			o.Note(x.String())
 		}
-		if errors.Is(err, gemm.ErrNoDevice) {
+		if errors.Is(err, sentinel.ErrNoDevice) {
 			break
 		}
 	}

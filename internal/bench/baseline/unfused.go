@@ -65,7 +65,7 @@ func (u *Unfused) Compile(ctx context.Context) error {
 		}
 	}
 	_, err := u.function(ctx)
-	return exec.Sentinel(err)
+	return err
 }
 
 func (u *Unfused) function(ctx context.Context) (device.Function, error) {
@@ -89,7 +89,7 @@ func (u *Unfused) Enqueue(ctx context.Context, m kernel.Memory) (err error) {
 	if err := u.Plan.Enqueue(ctx, m); err != nil {
 		return err
 	}
-	return exec.Sentinel(u.enqueueEpilogue(ctx, m))
+	return u.enqueueEpilogue(ctx, m)
 }
 
 func (u *Unfused) enqueueEpilogue(ctx context.Context, m kernel.Memory) error {

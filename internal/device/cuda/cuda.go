@@ -19,6 +19,7 @@ import (
 	"unsafe"
 
 	"tilework/internal/device"
+	"tilework/internal/sentinel"
 	"tilework/ptx"
 )
 
@@ -104,12 +105,12 @@ func (d *driver) find(uuid string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", device.ErrNoDevice, uuid,
+		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", sentinel.ErrNoDevice, uuid,
 			strings.Join(uuids, ", "), visibleDevicesNote())
 	case 1:
 		return index, nil
 	}
-	return 0, fmt.Errorf("%w: GPU %s is ambiguous: want one of %s", device.ErrNoDevice, uuid, strings.Join(found, ", "))
+	return 0, fmt.Errorf("%w: GPU %s is ambiguous: want one of %s", sentinel.ErrNoDevice, uuid, strings.Join(found, ", "))
 }
 
 func (d *driver) list() ([]Info, error) {
@@ -133,7 +134,7 @@ func (d *driver) count() (int, error) {
 		return 0, noDevice(err)
 	}
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: the NVIDIA driver shows no GPU%s", device.ErrNoDevice, visibleDevicesNote())
+		return 0, fmt.Errorf("%w: the NVIDIA driver shows no GPU%s", sentinel.ErrNoDevice, visibleDevicesNote())
 	}
 	return int(n), nil
 }
@@ -171,7 +172,7 @@ func (d *driver) info(index int) (Info, error) {
 		return Info{}, err
 	}
 	if index < 0 || index >= n {
-		err := fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice, index, n,
+		err := fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", sentinel.ErrNoDevice, index, n,
 			visibleDevicesNote())
 		return Info{}, device.WithKind(device.ErrIndex, err)
 	}

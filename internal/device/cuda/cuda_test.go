@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"tilework/internal/device"
+	"tilework/internal/sentinel"
 	"tilework/ptx"
 )
 
@@ -61,7 +62,7 @@ func TestFind(t *testing.T) {
 	}
 	for uuid, want := range map[string]string{"GPU-": "is ambiguous: want one of " + all[0].UUID,
 		"GPU-none": "shows " + all[0].UUID} {
-		if _, err := d.find(uuid); !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), want) {
+		if _, err := d.find(uuid); !errors.Is(err, sentinel.ErrNoDevice) || !strings.Contains(err.Error(), want) {
 			t.Errorf("find(%q): got error %v, want one containing %q", uuid, err, want)
 		}
 	}
@@ -138,15 +139,15 @@ func TestNoDevice(t *testing.T) {
 		kind error
 		want string
 	}{
-		{"no GPU", try(none, 0), device.ErrNoDevice, `shows no GPU (CUDA_VISIBLE_DEVICES is "7")`},
+		{"no GPU", try(none, 0), sentinel.ErrNoDevice, `shows no GPU (CUDA_VISIBLE_DEVICES is "7")`},
 		{"negative index", try(newFake(), -1), device.ErrIndex, "GPU -1: the NVIDIA driver shows 2"},
 		{"index too large", try(newFake(), 2), device.ErrIndex, "GPU 2: the NVIDIA driver shows 2"},
-		{"cuInit without a GPU", try(fails(100), 0), device.ErrNoDevice, "cuInit: fake error 100"},
-		{"version mismatch", try(fails(803), 0), device.ErrNoDevice, "cuInit: fake error 803"},
-		{"old driver", try(old, 0), device.ErrNoDevice,
+		{"cuInit without a GPU", try(fails(100), 0), sentinel.ErrNoDevice, "cuInit: fake error 100"},
+		{"version mismatch", try(fails(803), 0), sentinel.ErrNoDevice, "cuInit: fake error 803"},
+		{"old driver", try(old, 0), sentinel.ErrNoDevice,
 			"lacks cuDevicePrimaryCtxRelease_v2: want a driver for CUDA 11.0 or later"},
 	} {
-		if !errors.Is(c.err, device.ErrNoDevice) || !errors.Is(c.err, c.kind) ||
+		if !errors.Is(c.err, sentinel.ErrNoDevice) || !errors.Is(c.err, c.kind) ||
 			!strings.Contains(c.err.Error(), c.want) || strings.Contains(c.err.Error(), "\n") {
 			t.Errorf("%s: got error %v, want %v in one line containing %q", c.name, c.err, c.kind, c.want)
 		}
@@ -157,14 +158,14 @@ func TestNoDevice(t *testing.T) {
 func TestNoDriver(t *testing.T) {
 	if _, err := openLibrary(); err == nil {
 		t.Skip("this machine has the driver")
-	} else if !errors.Is(err, device.ErrNoDevice) || strings.Contains(err.Error(), "\n") {
+	} else if !errors.Is(err, sentinel.ErrNoDevice) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("openLibrary: got error %v, want one line that wraps ErrNoDevice", err)
 	}
-	if _, err := Open(0); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("Open: got error %v, want %v", err, device.ErrNoDevice)
+	if _, err := Open(0); !errors.Is(err, sentinel.ErrNoDevice) {
+		t.Errorf("Open: got error %v, want %v", err, sentinel.ErrNoDevice)
 	}
-	if _, err := List(); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("List: got error %v, want %v", err, device.ErrNoDevice)
+	if _, err := List(); !errors.Is(err, sentinel.ErrNoDevice) {
+		t.Errorf("List: got error %v, want %v", err, sentinel.ErrNoDevice)
 	}
 }
 
@@ -185,11 +186,11 @@ func TestClosed(t *testing.T) {
 	if err := errors.Join(g.Close(), g.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := g.Alloc(10); !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("Alloc: got error %v, want %v", err, device.ErrNoDevice)
+	if _, err := g.Alloc(10); !errors.Is(err, sentinel.ErrNoDevice) || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("Alloc: got error %v, want %v", err, sentinel.ErrNoDevice)
 	}
-	if err := e.Free(); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("Free: got error %v, want %v", err, device.ErrNoDevice)
+	if err := e.Free(); !errors.Is(err, sentinel.ErrNoDevice) {
+		t.Errorf("Free: got error %v, want %v", err, sentinel.ErrNoDevice)
 	}
 	if len(f.objects) > 0 || len(f.leaks) > 0 {
 		t.Errorf("leaked %v", f.leaks)

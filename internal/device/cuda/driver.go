@@ -5,7 +5,7 @@ import (
 	"math"
 	"unsafe"
 
-	"tilework/internal/device"
+	"tilework/internal/sentinel"
 )
 
 // symbol is a function of the driver library.
@@ -122,7 +122,7 @@ func newDriver(lib library) (*driver, error) {
 	d := &driver{library: lib}
 	for _, s := range symbols {
 		if s.since == oldest && !lib.has(s) {
-			return nil, fmt.Errorf("%w: the NVIDIA driver lacks %s: want a driver for %v or later", device.ErrNoDevice,
+			return nil, fmt.Errorf("%w: the NVIDIA driver lacks %s: want a driver for %v or later", sentinel.ErrNoDevice,
 				s.name, oldest)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tilework/internal/device"
+	"tilework/internal/sentinel"
 )
 
 // code is a CUresult of cuda.h.
@@ -29,9 +30,9 @@ var kinds = map[code][]error{
 	outOfMemory: {device.ErrOutOfMemory},
 
 	4:   {device.ErrLost},                   // the process is ending
-	46:  {device.ErrNoDevice},               // exclusive to another process
-	100: {device.ErrNoDevice},               // no device
-	101: {device.ErrNoDevice},               // invalid device
+	46:  {sentinel.ErrNoDevice},             // exclusive to another process
+	100: {sentinel.ErrNoDevice},             // no device
+	101: {sentinel.ErrNoDevice},             // invalid device
 	214: {device.ErrLost},                   // uncorrectable ECC error
 	220: {device.ErrLost},                   // uncorrectable NVLink error
 	226: {device.ErrLost},                   // contained memory error
@@ -98,7 +99,7 @@ func withKind(kind error, err error) error {
 
 // noDevice wraps an error of initialisation in ErrNoDevice.
 func noDevice(err error) error {
-	return fmt.Errorf("%w: NVIDIA driver: %w", device.ErrNoDevice, err)
+	return fmt.Errorf("%w: NVIDIA driver: %w", sentinel.ErrNoDevice, err)
 }
 
 // oneLine returns the first lines of a compiler log, joined with semicolons.

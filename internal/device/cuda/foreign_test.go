@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"tilework/internal/device"
+	"tilework/internal/sentinel"
 )
 
 // TestForeign checks that f runs with the context current and the default stream, and does not run
@@ -31,7 +31,7 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := g.Foreign(func(uintptr) error { t.Error("f was called on a closed GPU"); return nil }); !errors.Is(err,
-		device.ErrNoDevice) {
+		sentinel.ErrNoDevice) {
 		t.Errorf("on a closed GPU: got error %v, want ErrNoDevice", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"tilework/internal/device"
+	"tilework/internal/sentinel"
 )
 
 // GPU implements [device.Device] with the CUDA driver.
@@ -61,7 +62,7 @@ func (d *driver) open(index int) (*GPU, error) {
 	}
 	g.queue = &queue{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
-		return nil, withKind(device.ErrNoDevice, err)
+		return nil, withKind(sentinel.ErrNoDevice, err)
 	}
 	err = g.within(func() error {
 		if err := g.queue.open(); err != nil {
@@ -70,7 +71,7 @@ func (d *driver) open(index int) (*GPU, error) {
 		return g.openPool()
 	})
 	if err != nil {
-		return nil, errors.Join(withKind(device.ErrNoDevice, err), g.Close())
+		return nil, errors.Join(withKind(sentinel.ErrNoDevice, err), g.Close())
 	}
 	return g, nil
 }
@@ -100,7 +101,7 @@ func (g *GPU) within(f func() error) error {
 	g.closing.RLock()
 	defer g.closing.RUnlock()
 	if g.closed {
-		return fmt.Errorf("%w: %s is closed", device.ErrNoDevice, g.info.Name)
+		return fmt.Errorf("%w: %s is closed", sentinel.ErrNoDevice, g.info.Name)
 	}
 	if e := g.lost.Load(); e != nil {
 		return fmt.Errorf("%w: %s failed earlier: %w", device.ErrLost, g.info.Name, e)
@@ -118,7 +119,7 @@ func (g *GPU) checkOpen() error {
 	g.closing.RLock()
 	defer g.closing.RUnlock()
 	if g.closed {
-		return fmt.Errorf("%w: %s is closed", device.ErrNoDevice, g.info.Name)
+		return fmt.Errorf("%w: %s is closed", sentinel.ErrNoDevice, g.info.Name)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"tilework/internal/device"
 	"tilework/internal/dl"
+	"tilework/internal/sentinel"
 )
 
 // loaded is the driver library loaded into this process.
@@ -26,7 +26,7 @@ func openLibrary() (library, error) {
 			break
 		}
 		if errors.Is(err, dl.ErrSearchPath) {
-			return nil, fmt.Errorf("%w: %w", device.ErrNoDevice, err)
+			return nil, fmt.Errorf("%w: %w", sentinel.ErrNoDevice, err)
 		}
 		reason := err.Error()
 		switch {
@@ -38,7 +38,7 @@ func openLibrary() (library, error) {
 		reasons = append(reasons, reason)
 	}
 	if handle == 0 {
-		return nil, fmt.Errorf("%w: no NVIDIA driver found: %s", device.ErrNoDevice, strings.Join(reasons, "; "))
+		return nil, fmt.Errorf("%w: no NVIDIA driver found: %s", sentinel.ErrNoDevice, strings.Join(reasons, "; "))
 	}
 	l := &loaded{addresses: make([]uintptr, len(symbols))}
 	for _, s := range symbols {

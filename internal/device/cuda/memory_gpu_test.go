@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/sentinel"
 )
 
 // TestGPUMemory computes products of host matrices in less and less GPU memory. All results must
@@ -69,7 +70,7 @@ func TestGPUMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		tooLittle.Limit = 1 << 10
-		if err := tooLittle.Run(t.Context(), buffers); !errors.Is(err, gemm.ErrOutOfMemory) ||
+		if err := tooLittle.Run(t.Context(), buffers); !errors.Is(err, sentinel.ErrOutOfMemory) ||
 			!bytes.Equal(buffers[gemm.C], want) {
 			t.Errorf("%v in 1 KiB: error %v, want ErrOutOfMemory and C as before", c.in, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/device/devicetest"
+	"tilework/internal/sentinel"
 )
 
 // TestPeers runs the suite of copies between devices with and without access to the other GPU's
@@ -199,8 +200,8 @@ func TestPeersAgain(t *testing.T) {
 	for name, err := range map[string]error{
 		"copy": pair[0].CopyPeer(p, pair[1], q, device.WholePeer(10)), "wait": pair[0].Wait(e),
 	} {
-		if !errors.Is(err, device.ErrNoDevice) {
-			t.Errorf("%s: error %v of a closed GPU, want %v", name, err, device.ErrNoDevice)
+		if !errors.Is(err, sentinel.ErrNoDevice) {
+			t.Errorf("%s: error %v of a closed GPU, want %v", name, err, sentinel.ErrNoDevice)
 		}
 	}
 	if err := pair[0].Close(); err != nil {

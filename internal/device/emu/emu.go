@@ -23,6 +23,7 @@ import (
 	"tilework/internal/memo"
 	"tilework/internal/model"
 	"tilework/internal/phrase"
+	"tilework/internal/sentinel"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
@@ -107,7 +108,7 @@ func Open(opt Options) (*Device, error) {
 		target.Suffix = ""
 	}
 	if _, ok := target.MinVersion(); !ok {
-		return nil, fmt.Errorf("%w: the emulator does not support %v", device.ErrNoDevice, target)
+		return nil, fmt.Errorf("%w: the emulator does not support %v", sentinel.ErrNoDevice, target)
 	}
 	if opt.Memory == 0 {
 		opt.Memory = defaultMemory

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,10 +12,10 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/cache"
 	"tilework/internal/cpu"
-	"tilework/internal/device"
 	"tilework/internal/dl"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/sentinel"
 )
 
 // Chooser decides between the CPU and one GPU. It selects the one that takes less time from host
@@ -142,7 +143,7 @@ func (c Decision) words() string {
 	case noDriver: // where the driver was looked for concerns only those who request a GPU
 		return "no NVIDIA driver here"
 	case NoGPU:
-		return "no GPU: " + strings.TrimPrefix(c.Err.Error(), device.ErrNoDevice.Error()+": ")
+		return "no GPU: " + strings.TrimPrefix(c.Err.Error(), sentinel.ErrNoDevice.Error()+": ")
 	case noMeasurementHere:
 		return fmt.Sprintf("the CPU could not be measured: %v", c.Err)
 	case noMeasurementThere:
@@ -166,8 +167,9 @@ func (c Decision) words() string {
 	return ""
 }
 
-// Choose sets made, which must be zero, to the CPU or the GPU and the reason.
-func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision) {
+// Choose sets made, which must be zero, to the CPU or the GPU and the reason. If ctx ends during a
+// measurement, made.Err wraps its error.
+func (c *Chooser) Choose(ctx context.Context, p *gemm.Problem, threads int, once bool, made *Decision) {
 	made.Device.Kind = backend.CPU
 	if p.Flops() < MinFlopsForGPU {
 		made.Reason = tooSmallForGPU
@@ -184,7 +186,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := kind{Types{p.In(), p.Out()}, cpu.Workers(threads)}
-	times, err := c.cpuTimes(u)
+	times, err := c.cpuTimes(ctx, u)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementHere, err
 		return
@@ -208,7 +210,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 		made.Reason = tooLargeForGPU
 		return
 	}
-	entry, err := c.gpuTimes(u, gpu.Identity, times)
+	entry, err := c.gpuTimes(ctx, u, gpu.Identity, times)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementThere, err
 		return

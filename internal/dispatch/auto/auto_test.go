@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -46,7 +47,10 @@ const crossing = 195 // the n of the crossover
 
 func (m *fakeMachine) chooser(c *cache.Cache) *Chooser {
 	trial := func(d backend.Device, types Types, _ int) Trial {
-		return func(n int) (time.Duration, error) {
+		return func(ctx context.Context, n int) (time.Duration, error) {
+			if err := ctx.Err(); err != nil {
+				return 0, err
+			}
 			m.trials.Add(1)
 			flops := 2 * float64(n) * float64(n) * float64(n)
 			if d.Kind == backend.CPU {
@@ -78,8 +82,23 @@ type question struct {
 // chosen returns the device that the chooser selects, and the reason.
 func chosen(c *Chooser, r question) (backend.Device, string) {
 	var made Decision
-	c.Choose(&r.Problem, r.Threads, r.Once, &made)
+	c.Choose(context.Background(), &r.Problem, r.Threads, r.Once, &made)
 	return made.Device, made.String()
+}
+
+// TestChooseEnds checks that the end of a context ends a measurement, and that a later product
+// measures again.
+func TestChooseEnds(t *testing.T) {
+	c, p := newMachine().chooser(nil), *testkit.Product(t, dtype.F32, dtype.F32, 2*crossing, 2*crossing, 2*crossing)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var made Decision
+	if c.Choose(ended, &p, 0, false, &made); !errors.Is(made.Err, context.Canceled) {
+		t.Errorf("decided on %v, %v, with error %v, want %v", made.Device, made, made.Err, context.Canceled)
+	}
+	if at, why := chosen(c, question{Problem: p}); at != c.GPU {
+		t.Errorf("after a measurement that ended: %v, %s, want %v", at, why, c.GPU)
+	}
 }
 
 // TestChoose checks that the chooser selects the faster device and states the reason, and that it
@@ -145,11 +164,11 @@ func TestChoose(t *testing.T) {
 func TestCrossover(t *testing.T) {
 	m := newMachine()
 	float32s := Types{dtype.F32, dtype.F32}
-	here, err := measureCPU(m.chooser(nil).Trial(backend.Device{Kind: backend.CPU}, float32s, 1))
+	here, err := measureCPU(t.Context(), m.chooser(nil).Trial(backend.Device{Kind: backend.CPU}, float32s, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := measureGPU(m.chooser(nil).Trial(m.chooser(nil).GPU, float32s, 1))
+	there, err := measureGPU(t.Context(), m.chooser(nil).Trial(m.chooser(nil).GPU, float32s, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,8 +256,8 @@ func TestMeasure(t *testing.T) {
 		m.flops = speed
 		var spent time.Duration
 		try := m.chooser(nil).Trial(backend.Device{Kind: backend.CPU}, Types{dtype.F32, dtype.F32}, 1)
-		c, err := measureCPU(func(n int) (time.Duration, error) {
-			took, err := try(n)
+		c, err := measureCPU(t.Context(), func(_ context.Context, n int) (time.Duration, error) {
+			took, err := try(t.Context(), n)
 			spent += took
 			return took, err
 		})
@@ -261,7 +280,7 @@ func TestMeasure(t *testing.T) {
 		m := newMachine()
 		m.gpu = want
 		trial := m.chooser(nil).Trial(backend.Device{Kind: backend.Emulator}, Types{dtype.BF16, dtype.F32}, 1)
-		got, err := measureGPU(trial)
+		got, err := measureGPU(t.Context(), trial)
 		if err != nil || !got.valid() {
 			t.Fatalf("%v, %v", got, err)
 		}
@@ -281,7 +300,7 @@ func TestMeasure(t *testing.T) {
 func TestBest(t *testing.T) {
 	for limit, want := range map[time.Duration][3]time.Duration{0: {7, 8, 2}, 12: {5, 13, 3}, 1000: {3, 33, 6}} {
 		runs := 0
-		shortest, total, err := best(func(int) (time.Duration, error) {
+		shortest, total, err := best(t.Context(), func(context.Context, int) (time.Duration, error) {
 			runs++
 			return []time.Duration{1, 7, 5, 3, 8, 9, 2}[runs-1], nil
 		}, 64, limit)
@@ -293,7 +312,7 @@ func TestBest(t *testing.T) {
 
 // TestSlowGPU checks that a slow GPU is not measured with the largest product.
 func TestSlowGPU(t *testing.T) {
-	got, err := measureGPU(func(n int) (time.Duration, error) {
+	got, err := measureGPU(t.Context(), func(_ context.Context, n int) (time.Duration, error) {
 		if n == largest {
 			t.Error("the largest product was measured")
 		}

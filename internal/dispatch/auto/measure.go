@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -19,13 +20,13 @@ var machine = sync.OnceValue(func() string {
 })
 
 // cpuTimes returns the measured times of the CPU.
-func (c *Chooser) cpuTimes(u kind) (cpuTimes, error) {
+func (c *Chooser) cpuTimes(ctx context.Context, u kind) (cpuTimes, error) {
 	if known, ok := c.cpus[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("cpu, %s, %v, %d threads", machine(), u.types, u.threads)
 	times, err := recall(c.cache, key, cpuTimes.valid, func() (cpuTimes, error) {
-		return measureCPU(c.Trial(backend.Device{Kind: backend.CPU}, u.types, u.threads))
+		return measureCPU(ctx, c.Trial(backend.Device{Kind: backend.CPU}, u.types, u.threads))
 	})
 	if err == nil {
 		c.cpus[u] = times
@@ -35,13 +36,13 @@ func (c *Chooser) cpuTimes(u kind) (cpuTimes, error) {
 
 // gpuTimes returns the measured times of the GPU, and the size from which it is faster than a CPU
 // with the given times.
-func (c *Chooser) gpuTimes(u kind, id Identity, here cpuTimes) (gpuEntry, error) {
+func (c *Chooser) gpuTimes(ctx context.Context, u kind, id Identity, here cpuTimes) (gpuEntry, error) {
 	if known, ok := c.gpus[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("gpu, %s, %v, %s, %d threads", machine(), u.types, id.Key, runtime.GOMAXPROCS(0))
 	times, err := recall(c.cache, key, gpuTimes.valid, func() (gpuTimes, error) {
-		return measureGPU(c.Trial(c.GPU, u.types, 0))
+		return measureGPU(ctx, c.Trial(c.GPU, u.types, 0))
 	})
 	s := gpuEntry{gpuTimes: times}
 	if err == nil {

@@ -1,6 +1,7 @@
 package auto
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 )
 
 // Trial computes a product of n×n matrices and returns its time.
-type Trial func(n int) (time.Duration, error)
+type Trial func(ctx context.Context, n int) (time.Duration, error)
 
 // These are the measured sizes and the time limit of the measurements. Times beyond the limit are
 // extrapolated.
@@ -65,7 +66,7 @@ func (p cpuTimes) seconds(flops float64) float64 {
 }
 
 // measureCPU measures square products of doubling size.
-func measureCPU(try Trial) (cpuTimes, error) {
+func measureCPU(ctx context.Context, try Trial) (cpuTimes, error) {
 	var p cpuTimes
 	var spent time.Duration
 	for n := smallest; n <= largest; n *= 2 {
@@ -75,7 +76,7 @@ func measureCPU(try Trial) (cpuTimes, error) {
 				break
 			}
 		}
-		took, total, err := best(try, n, cpuBudget/10)
+		took, total, err := best(ctx, try, n, cpuBudget/10)
 		if err != nil {
 			return cpuTimes{}, err
 		}
@@ -86,14 +87,14 @@ func measureCPU(try Trial) (cpuTimes, error) {
 }
 
 // best returns the shortest time of a few runs after a warm-up run, and the total time.
-func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration, err error) {
-	if total, err = try(n); err != nil {
+func best(ctx context.Context, try Trial, n int, limit time.Duration) (shortest, total time.Duration, err error) {
+	if total, err = try(ctx, n); err != nil {
 		return 0, 0, err
 	}
 	const most = 5
 	var counted time.Duration
 	for i := 0; i == 0 || i < most && counted < limit; i++ {
-		took, err := try(n)
+		took, err := try(ctx, n)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -114,10 +115,10 @@ type gpuTimes struct {
 }
 
 // measureGPU measures a tiny product and two square ones. Each may need to compile a kernel.
-func measureGPU(try Trial) (gpuTimes, error) {
+func measureGPU(ctx context.Context, try Trial) (gpuTimes, error) {
 	took := map[int]float64{}
 	for _, n := range []int{smallest, middle, largest} {
-		d, _, err := best(try, n, gpuBudget/3)
+		d, _, err := best(ctx, try, n, gpuBudget/3)
 		if err != nil {
 			return gpuTimes{}, err
 		}

@@ -81,7 +81,7 @@ func (b *Backend) Weight() float64 {
 }
 
 // Function returns the kernel compiled for a configuration. It compiles a kernel once. The error
-// is that of the device, see [Sentinel].
+// is that of the device.
 func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Config) (device.Function, error) {
 	key := kernelKey{k, c}
 	entry := b.entry(key)

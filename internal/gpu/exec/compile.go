@@ -24,7 +24,7 @@ func (pl *Plan) kernels() (all []kernelKey) {
 func (pl *Plan) Compile(ctx context.Context) error {
 	for _, key := range pl.kernels() {
 		if _, err := pl.backend.Function(ctx, key.kernel, key.config); err != nil {
-			return Sentinel(err)
+			return err
 		}
 	}
 	return nil

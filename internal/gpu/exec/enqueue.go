@@ -2,13 +2,11 @@ package exec
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
 
 	"tilework/internal/device"
-	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 )
 
@@ -39,8 +37,7 @@ func (pl *Plan) launchKey(alpha, beta complex128, m *kernel.Memory, scratch devi
 }
 
 // Enqueue enqueues the product on matrices in device memory, in the layouts of [Plan.Problem], and
-// does not wait for its completion. Errors of the device wrap those of package gemm where one
-// applies, see [Sentinel].
+// does not wait for its completion.
 func (pl *Plan) Enqueue(ctx context.Context, m kernel.Memory) error {
 	return pl.EnqueueScaled(ctx, pl.device.Alpha, pl.device.Beta, pl.stream, pl.scratch, &m)
 }
@@ -49,7 +46,7 @@ func (pl *Plan) Enqueue(ctx context.Context, m kernel.Memory) error {
 // nil. It does not copy the plan of a repeated product.
 func (pl *Plan) EnqueueScaled(ctx context.Context, alpha, beta complex128, s device.Stream, scratch device.Ptr,
 	m *kernel.Memory) error {
-	return Sentinel(pl.enqueue(ctx, alpha, beta, s, scratch, m))
+	return pl.enqueue(ctx, alpha, beta, s, scratch, m)
 }
 
 func (pl *Plan) enqueue(ctx context.Context, alpha, beta complex128, s device.Stream, scratch device.Ptr,
@@ -125,15 +122,4 @@ func (all launches) enqueue(ctx context.Context, s device.Stream) error {
 		}
 	}
 	return nil
-}
-
-// Sentinel wraps an error of the device in the matching error of package gemm, if there is one.
-func Sentinel(err error) error {
-	switch {
-	case errors.Is(err, device.ErrOutOfMemory):
-		return device.WithKind(gemm.ErrOutOfMemory, err)
-	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
-		return device.WithKind(gemm.ErrNoDevice, err)
-	}
-	return err
 }

@@ -42,9 +42,9 @@ func (pl *Plan) Pack(ctx context.Context, s device.Stream, o gemm.Operand, from,
 	pl.addPacking(&r, []operandCopy{x})
 	all, err := pl.backend.prepare(ctx, r.steps)
 	if err != nil {
-		return Sentinel(err)
+		return err
 	}
-	return Sentinel(all.enqueue(ctx, s))
+	return all.enqueue(ctx, s)
 }
 
 // An operandCopy describes the packing of one matrix, or of count matrices of a strided batch. The

@@ -114,7 +114,7 @@ func (pl *BatchPlan) Run(ctx context.Context, p *gemm.Problem, limit int, all []
 	err = x.run(ctx, &q, pl.options())
 	switch n := len(all) / 2; {
 	case !errors.Is(err, device.ErrOutOfMemory) || x.stored:
-		return exec.Sentinel(err)
+		return err
 	case n == 0:
 		one, err := pl.on.Plan(p, pl.options())
 		if err != nil {
@@ -162,7 +162,7 @@ func (pl *BatchPlan) RunGroups(ctx context.Context, p *gemm.Problem, limit int, 
 	if errors.Is(err, errLimit) {
 		return fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
 	}
-	return exec.Sentinel(err)
+	return err
 }
 
 // errLimit reports that matrices need more memory than the limit allows.

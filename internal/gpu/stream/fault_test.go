@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/program"
+	"tilework/internal/sentinel"
 )
 
 // TestEveryCallFails fails each device call of a run in turn, and hangs in each that waits until
@@ -26,7 +27,7 @@ func TestEveryCallFails(t *testing.T) {
 	for name, build := range schedules {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []struct{ from, want error }{
-				{device.ErrOutOfMemory, gemm.ErrOutOfMemory}, {device.ErrLost, gemm.ErrNoDevice},
+				{device.ErrOutOfMemory, sentinel.ErrOutOfMemory}, {device.ErrLost, sentinel.ErrNoDevice},
 				{device.ErrLaunch, device.ErrLaunch}, {context.Canceled, context.Canceled},
 			} {
 				n := 1

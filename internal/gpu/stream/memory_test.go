@@ -14,6 +14,7 @@ import (
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/sentinel"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -173,7 +174,7 @@ func TestMemoryChangesNoBits(t *testing.T) {
 					bytes.Equal(got, want))
 			}
 		}
-		if _, got, err := c.run(t, open(1<<30), smallest-1); !errors.Is(err, gemm.ErrOutOfMemory) ||
+		if _, got, err := c.run(t, open(1<<30), smallest-1); !errors.Is(err, sentinel.ErrOutOfMemory) ||
 			!bytes.Equal(got, c.buffers[gemm.C]) {
 			t.Errorf("%s in %d bytes: error %v, want ErrOutOfMemory and C as before", c.name, smallest-1, err)
 		}

@@ -19,8 +19,7 @@ import (
 // concurrent use. b must have passed [gemm.Buffers.Check]. If the device has too little memory, Run
 // uses a schedule that needs less, with the same results.
 //
-// The errors are those of the device, with ErrOutOfMemory and ErrNoDevice as those of package gemm
-// too, and the context's. After an error C is undefined.
+// The errors are those of the device and the context's. After an error C is undefined.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	_, err := RunTogether(ctx, []*Plan{pl}, b)
 	return err
@@ -45,7 +44,6 @@ func RunTogether(ctx context.Context, plans []*Plan, b gemm.Buffers) (failed int
 				failed, err = i, device.Join(err, e)
 			}
 		}
-		err = exec.Sentinel(err)
 	}()
 	if failed, err = all.prepare(ctx); err != nil {
 		return failed, err

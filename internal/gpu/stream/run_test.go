@@ -21,6 +21,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/ints"
 	"tilework/internal/program"
+	"tilework/internal/sentinel"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 	ptxemu "tilework/ptx/emu"
@@ -378,7 +379,7 @@ func TestLessMemory(t *testing.T) {
 				want = c
 			}
 			if err != nil {
-				if !errors.Is(err, gemm.ErrOutOfMemory) || !errors.Is(err, device.ErrOutOfMemory) ||
+				if !errors.Is(err, sentinel.ErrOutOfMemory) || !errors.Is(err, device.ErrOutOfMemory) ||
 					!strings.Contains(err.Error(), "smallest blocks") {
 					t.Errorf("%d bytes of memory: error %v, want ErrOutOfMemory for the smallest blocks", memory, err)
 				}

@@ -506,14 +506,14 @@ func launch[L any](ctx context.Context, b *exec.Backend, k *kernel.Kernel, c ker
 	c.Lines, c.PDL = info.Emulated, info.Target.SM >= kernel.PDLSM
 	f, err := b.Function(ctx, k, c)
 	if err != nil {
-		return exec.Sentinel(err)
+		return err
 	}
 	var args device.Params
 	kernel.Encode(&args, params, &c, l)
-	return exec.Sentinel(b.Device.Launch(ctx, f, device.Launch{
+	return b.Device.Launch(ctx, f, device.Launch{
 		Grid:   device.Dim3{X: blocks, Y: 1, Z: 1},
 		Block:  k.BlockThreads(kernel.Tile{}),
 		PDL:    c.PDL,
 		Params: args.Bytes(),
-	}))
+	})
 }

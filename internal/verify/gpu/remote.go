@@ -40,7 +40,7 @@ func (r *remote) alloc() (err error) {
 		total += n
 	}
 	if r.memory, err = r.backend.Device.Alloc(total); err != nil {
-		return exec.Sentinel(err)
+		return err
 	}
 	at := r.memory
 	for i, ptr := range []*device.Ptr{&r.x, &r.bx, &r.ax, &r.cx, &r.old, &r.bias, &r.totals, &r.results} {
@@ -51,7 +51,7 @@ func (r *remote) alloc() (err error) {
 }
 
 // close frees the memory once the device has finished using it.
-func (r *remote) close() error { return exec.Sentinel(r.backend.Device.Free(r.memory)) }
+func (r *remote) close() error { return r.backend.Device.Free(r.memory) }
 
 // operands returns op(A) and op(B), with their block scales.
 func (r *remote) operands() (a, b matrix) {
@@ -81,7 +81,7 @@ func (r *remote) Expect(ctx context.Context, probe verify.Probe) error {
 	}
 	r.probe = probe
 	if err := r.backend.Device.CopyIn(ctx, r.x, probe.Vectors, device.Whole(len(probe.Vectors))); err != nil {
-		return exec.Sentinel(err)
+		return err
 	}
 	if r.p.ReadsAB() {
 		a, b := r.operands()
@@ -117,7 +117,7 @@ func (r *remote) copyTotals(ctx context.Context) error {
 		}
 		totals = dtype.Bytes(words[:])
 	}
-	return exec.Sentinel(r.backend.Device.CopyIn(ctx, r.totals, totals, device.Whole(len(totals))))
+	return r.backend.Device.CopyIn(ctx, r.totals, totals, device.Whole(len(totals)))
 }
 
 // Finite implements [verify.Remote]. It checks the old C with coefficients of 1, so that a
@@ -161,7 +161,7 @@ func (r *remote) Old(ctx context.Context) (sums [][]float64, norms []float64, er
 	m := r.p.M
 	all := make([]float64, vectorBytes(m)/8)
 	if err := r.backend.Device.CopyOut(ctx, dtype.Bytes(all), r.old, device.Whole(8*len(all))); err != nil {
-		return nil, nil, exec.Sentinel(err)
+		return nil, nil, err
 	}
 	for n := range verify.NumVectors {
 		sums = append(sums, all[n*m:(n+1)*m])
@@ -199,5 +199,5 @@ func fetch(ctx context.Context, d device.Device, at device.Ptr, l gemm.Layout) (
 	if l.Len() == 0 {
 		return host, ctx.Err()
 	}
-	return host, exec.Sentinel(d.CopyOut(ctx, host, at, exec.Rows(l, l)))
+	return host, d.CopyOut(ctx, host, at, exec.Rows(l, l))
 }

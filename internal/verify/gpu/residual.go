@@ -278,7 +278,7 @@ func (r *residuals) check(
 	}
 	results := make([]float64, resultBytes(r.rows)/8)
 	if err := b.Device.CopyOut(ctx, dtype.Bytes(results), r.results, device.Whole(8*len(results))); err != nil {
-		return worst, false, exec.Sentinel(err)
+		return worst, false, err
 	}
 	ratio, within := math.Inf(-1), 0.0
 	for ; len(results) > 0; results = results[warpResults:] {
