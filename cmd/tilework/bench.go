@@ -26,6 +26,7 @@ type benchFlags struct {
 	peerPath                                []string
 	threads                                 int
 	count                                   int
+	drawn                                   bool // whether --seed draws the products of --suite models
 	transfers, packed, choice, rowInvariant bool
 	batch                                   int
 	gpuMemory                               string
@@ -84,6 +85,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
   tilework bench --device gpu --suite random --seed 7 --count 50 --dtypes bfloat16 --peers cublaslt
+  tilework bench --device gpu --suite models --seed 7 --count 50 --dtypes bfloat16 --peers cublaslt
   tilework bench --suite random --seed 7 --count 20 --threads 1 --choice
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --groups 8 --shape 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
@@ -106,7 +108,7 @@ records. It refuses a file from another machine or another version of tilework.`
 		"comma-separated `KERNELS` to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for "+
 			"the kernel that mul would choose; none (default: auto)")
 	f.productFlags.declare(c, " (default: 64,256,1024, on an emulated GPU 64,256)", bench.Suites())
-	fl.IntVar(&f.count, "count", 100, "the `NUMBER` of products of --suite random")
+	fl.IntVar(&f.count, "count", 100, "the `NUMBER` of products of --suite random, and of --suite models with --seed")
 	fl.StringVar(&f.device, "device", "cpu",
 		"the `DEVICE` that computes: cpu, gpu or gpu:N; several GPUs, gpu:0,1 or gpu:all, beside the first of them; "+
 			"emu or emu:MODEL counts instead")
@@ -141,7 +143,9 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.BoolVar(&f.choice, "choice", false,
 		"measure the kernel that mul would choose beside its other candidates, and report the loss")
-	fl.Uint64Var(&f.seed, "seed", 1, "the `SEED` of the random operands and of --suite random")
+	fl.Uint64Var(&f.seed, "seed", 1,
+		"the `SEED` of the random operands and of --suite random; given with --suite models, it draws layers of about a "+
+			"hundred networks")
 	fl.StringVarP(&f.out, "out", "o", "", "write the records to this `FILE` as well, as JSON Lines")
 	fl.StringVar(&f.resume, "resume", "", "continue this `FILE` of records: measure what it lacks, on the same machine")
 	forceFlag(c, &f.force)
@@ -176,8 +180,10 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	case f.energy < 0:
 		return fmt.Errorf("--energy %v: want 0 or more", f.energy)
 	}
-	if given.Changed("count") && f.suite != bench.RandomSuite {
-		return fmt.Errorf("--count %d: want --suite %s, whose products it counts", f.count, bench.RandomSuite)
+	f.drawn = f.suite == bench.RandomSuite || f.suite == bench.ModelSuite && given.Changed("seed")
+	if given.Changed("count") && !f.drawn {
+		return fmt.Errorf("--count %d: want --suite %s, or --suite %s with --seed, whose products it counts", f.count,
+			bench.RandomSuite, bench.ModelSuite)
 	}
 	parts, err := f.parts(given)
 	if err != nil {

@@ -10,19 +10,18 @@ import (
 	"tilework/internal/gemm"
 )
 
-// maxCount is the largest number of products of the random suite.
+// maxCount is the largest number of drawn products.
 const maxCount = 1_000_000
 
 // problems returns the products to measure: each sample with each type, epilogue and block scales.
 // Without a flag that names shapes it takes sizes, in the syntax of --sizes. onCPU selects the
-// limits of the random suite.
+// limits of suites that are drawn at random.
 func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) {
-	if f.suite == bench.RandomSuite && (f.count < 1 || f.count > maxCount) {
-		return nil, fmt.Errorf("--count %d: want 1 to %d", f.count, maxCount)
-	}
-	samples, err := f.samples(sizes, bench.Draw{Seed: f.seed, Count: f.count, CPU: onCPU})
-	if err != nil {
-		return nil, err
+	draw := bench.Draw{Seed: f.seed, CPU: onCPU}
+	if f.drawn {
+		if draw.Count = f.count; draw.Count < 1 || draw.Count > maxCount {
+			return nil, fmt.Errorf("--count %d: want 1 to %d", f.count, maxCount)
+		}
 	}
 	epilogues, err := f.parseEpilogues()
 	if err != nil {
@@ -39,6 +38,11 @@ func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) 
 	var problems []gemm.Problem
 	for _, in := range types {
 		out, err := f.resultType(in)
+		if err != nil {
+			return nil, err
+		}
+		draw.Type = in
+		samples, err := f.samples(sizes, draw)
 		if err != nil {
 			return nil, err
 		}

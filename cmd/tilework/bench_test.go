@@ -371,8 +371,8 @@ func TestBenchChoice(t *testing.T) {
 	}
 }
 
-// TestBenchRandomSuite checks that --count and --seed select the products, that given
-// transpositions replace those of the suite, and that wrong counts are errors.
+// TestBenchRandomSuite checks that --count and --seed select the products, also those of --suite
+// models, that given transpositions replace those of the suite, and that wrong counts are errors.
 func TestBenchRandomSuite(t *testing.T) {
 	t.Chdir(t.TempDir())
 	bench := func(flags string) (records []bench.Record) {
@@ -395,8 +395,14 @@ func TestBenchRandomSuite(t *testing.T) {
 			t.Errorf("%d×%d×%d: transpositions %v, %v, want those of the flags", r.M, r.N, r.K, r.TransA, r.TransB)
 		}
 	}
-	for _, flags := range []string{"--suite random --count 0", "--suite random --count -1",
-		"--suite random --count 99999999999", "--suite models --count 5",
+	models := bench("--suite models --count 4 --seed 9 --dtypes bfloat16,int8")
+	again := bench("--suite models --count 2 --seed 9 --dtypes bfloat16")
+	if len(models) != 8 || len(again) != 2 || models[1].N != again[1].N || !models[4].TransB {
+		t.Errorf("--suite models: got %d and %d records, want 8 and 2, and those of int8 with a transposed B", len(models),
+			len(again))
+	}
+	for _, flags := range []string{"--suite random --count 0", "--suite models --seed 2 --count 0",
+		"--suite random --count -1", "--suite random --count 99999999999", "--suite models --count 5",
 		"--sizes 8 --count 5"} {
 		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(flags)...)...)
 		if code != 2 || !strings.Contains(stderr, "--count") {

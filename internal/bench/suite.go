@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"fmt"
+
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/names"
@@ -34,8 +36,9 @@ func (s *Sample) Problem(in, out dtype.Type) (gemm.Problem, error) {
 // Draw selects the samples of a suite that is drawn at random.
 type Draw struct {
 	Seed  uint64
-	Count int
-	CPU   bool // whether the products are for a CPU, and therefore smaller
+	Count int        // 0 selects the fixed samples of ModelSuite
+	CPU   bool       // whether the products are for a CPU, and therefore smaller
+	Type  dtype.Type // of A and B, in which networks of ModelSuite are served
 }
 
 // suites lists the suites that published speeds refer to. Those of fixed shapes are chosen before
@@ -45,7 +48,7 @@ var suites = []suite{
 	{"fp32", fixed(float32Suite)},
 	{"cpu", fixed(cpuSuite)},
 	{"tensor", fixed(tensorSuite)},
-	{"models", fixed(modelSuite())},
+	{ModelSuite, modelSuite},
 	{RandomSuite, drawSamples},
 }
 
@@ -69,11 +72,15 @@ type suite struct {
 	samples func(Draw) []Sample
 }
 
-// Suite returns the samples of the suite with the given name. Only RandomSuite uses d.
+// Suite returns the samples of the suite with the given name. Only RandomSuite and ModelSuite use
+// d. The error is that of an unknown name, or of a type in which no network is served.
 func Suite(name string, d Draw) ([]Sample, error) {
 	i, err := names.Find("suite", name, suites, func(s *suite) string { return s.name })
 	if err != nil {
 		return nil, err
+	}
+	if name == ModelSuite && d.Count > 0 && !isServed(d.Type) {
+		return nil, fmt.Errorf("%s in %v: none of its networks is served in this type", name, d.Type)
 	}
 	return suites[i].samples(d), nil
 }

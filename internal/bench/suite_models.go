@@ -1,60 +1,111 @@
 package bench
 
-// model holds the products of a published neural network.
-type model struct {
-	name   string
-	tokens []int // of the measured inputs: M
-	layers []layer
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"tilework/dtype"
+)
+
+// ModelSuite is the name of the suite of layers of published networks.
+const ModelSuite = "models"
+
+// chosen lists the layers of the fixed suite, and the numbers of tokens of their inputs: of one
+// step of decoding, of small batches and of prompts, or of an image or 30 seconds of speech.
+var chosen = []struct {
+	network string
+	tokens  []int
+	layers  []string
+}{
+	{"GPT-2", []int{1, 1024}, []string{"qkv", "down", "logits"}},
+	{"BERT base", []int{128, 512}, []string{"out", "up", "logits"}},
+	{"ViT-B/16", []int{197, 8 * 197}, []string{"qkv", "up", "down"}},
+	{"CLIP ViT-L/14", []int{577, 4 * 577}, []string{"out", "up", "down"}},
+	{"Whisper large", []int{1500, 5}, []string{"out", "up", "logits"}},
+	{"Phi-3 mini", []int{1, 48, 1000}, []string{"qkv", "down", "logits"}},
+	{"Llama 3.1 8B", []int{3, 96, 4096}, []string{"qkv", "gate and up", "down"}},
+	{"Llama 3.1 70B", []int{24, 2048}, []string{"qkv", "out", "down"}},
+	{"Qwen2.5 3B", []int{1, 80, 777}, []string{"qkv", "gate and up", "logits"}},
+	{"Qwen3 32B", []int{8, 160, 3000}, []string{"out", "gate and up", "down"}},
+	{"Gemma 2 9B", []int{2, 33, 8192}, []string{"qkv", "out", "down"}},
+	{"gpt-oss 20B", []int{1, 40, 1333}, []string{"qkv", "out", "expert gate and up"}},
+	{"DeepSeek-V3", []int{16, 129, 4000}, []string{"query down", "key and value down", "expert gate and up",
+		"expert down"}},
 }
 
-// layer is a product with the weights of a layer, which are stored transposed, as PyTorch does.
-type layer struct {
-	n, k int
-	what string
+// modelSuite returns the samples of the chosen layers, or those that d draws.
+func modelSuite(d Draw) []Sample {
+	if d.Count == 0 {
+		return chosenLayers()
+	}
+	return drawLayers(d)
 }
 
-// models lists the networks of the suite with the sizes that their authors published. The numbers
-// of tokens are those of one step of decoding, of small batches and of prompts, or those that an
-// image or 30 seconds of speech take.
-var models = []model{
-	{"GPT-2", []int{1, 1024}, []layer{
-		{2304, 768, "qkv"}, {768, 3072, "down"}, {50257, 768, "logits"}}},
-	{"BERT base", []int{128, 512}, []layer{
-		{768, 768, "out"}, {3072, 768, "up"}, {30522, 768, "logits"}}},
-	{"ViT-B/16", []int{197, 8 * 197}, []layer{
-		{2304, 768, "qkv"}, {3072, 768, "up"}, {768, 3072, "down"}}},
-	{"CLIP ViT-L/14", []int{577, 4 * 577}, []layer{
-		{1024, 1024, "out"}, {4096, 1024, "up"}, {1024, 4096, "down"}}},
-	{"Whisper large", []int{1500, 5}, []layer{
-		{1280, 1280, "out"}, {5120, 1280, "up"}, {51866, 1280, "logits"}}},
-	{"Phi-3 mini", []int{1, 48, 1000}, []layer{
-		{9216, 3072, "qkv"}, {3072, 8192, "down"}, {32064, 3072, "logits"}}},
-	{"Llama 3.1 8B", []int{3, 96, 4096}, []layer{
-		{6144, 4096, "qkv"}, {28672, 4096, "gate and up"}, {4096, 14336, "down"}}},
-	{"Llama 3.1 70B", []int{24, 2048}, []layer{
-		{10240, 8192, "qkv"}, {8192, 8192, "out"}, {8192, 28672, "down"}}},
-	{"Qwen2.5 3B", []int{1, 80, 777}, []layer{
-		{2560, 2048, "qkv"}, {22016, 2048, "gate and up"}, {151936, 2048, "logits"}}},
-	{"Qwen3 32B", []int{8, 160, 3000}, []layer{
-		{5120, 8192, "out"}, {51200, 5120, "gate and up"}, {5120, 25600, "down"}}},
-	{"Gemma 2 9B", []int{2, 33, 8192}, []layer{
-		{8192, 3584, "qkv"}, {3584, 4096, "out"}, {3584, 14336, "down"}}},
-	{"gpt-oss 20B", []int{1, 40, 1333}, []layer{
-		{5120, 2880, "qkv"}, {2880, 4096, "out"}, {5760, 2880, "expert gate and up"}}},
-	{"DeepSeek-V3", []int{16, 129, 4000}, []layer{
-		{1536, 7168, "query down"}, {576, 7168, "key and value down"}, {4096, 7168, "expert gate and up"},
-		{7168, 2048, "expert down"}}},
-}
-
-// modelSuite returns the products of all models.
-func modelSuite() []Sample {
-	var all []Sample
-	for _, m := range models {
-		for _, tokens := range m.tokens {
-			for _, l := range m.layers {
-				all = append(all, Sample{Shape: Shape{tokens, l.n, l.k}, TransB: true, Why: m.name + " " + l.what})
+var chosenLayers = sync.OnceValue(func() (all []Sample) {
+	for _, c := range chosen {
+		x := &networks[slices.IndexFunc(networks, func(x network) bool { return x.name == c.network })]
+		for _, tokens := range c.tokens {
+			for _, l := range x.layers() {
+				if slices.Contains(c.layers, l.what) {
+					all = append(all, x.sample(tokens, l))
+				}
 			}
 		}
 	}
 	return all
+})
+
+// sample returns the product of a layer, whose weights are stored transposed, as PyTorch does.
+func (x *network) sample(tokens int, l layer) Sample {
+	return Sample{Shape: Shape{tokens, l.n, l.k}, TransB: true, Why: x.name + " " + l.what}
+}
+
+// The limits of a drawn layer.
+const (
+	maxTokens        = 8192
+	maxLayerElements = 1 << 29 // 1 GiB in 16 bits
+)
+
+// drawLayers draws d.Count layers of the networks that are served in d.Type. Text and proteins
+// have log-uniform numbers of tokens, and images and speech those of whole inputs. In 16 bits or
+// more, half of the weights are stored untransposed. The first samples of two counts are equal.
+func drawLayers(d Draw) []Sample {
+	var served []*network
+	for i := range networks {
+		if slices.Contains(networks[i].served, d.Type) {
+			served = append(served, &networks[i])
+		}
+	}
+	limit := float64(maxGPUFlops)
+	if d.CPU {
+		limit = maxCPUFlops
+	}
+	samples := make([]Sample, d.Count)
+	for i := range samples {
+		rng := rand.New(rand.NewPCG(d.Seed, uint64(i)))
+		s := &samples[i]
+		for tooLarge := true; tooLarge; tooLarge = s.flops() > limit || s.elements() > maxLayerElements {
+			x := served[rng.IntN(len(served))]
+			all := x.layers()
+			*s = x.sample(x.drawTokens(rng), all[rng.IntN(len(all))])
+			s.TransB = rng.IntN(2) == 0 || d.Type.Size() == 1
+		}
+	}
+	return samples
+}
+
+// drawTokens draws the number of tokens of a batch for the network, up to maxTokens.
+func (x *network) drawTokens(rng *rand.Rand) int {
+	each := tokens[x.input]
+	if each == nil {
+		return logUniform(rng, 1, maxTokens)
+	}
+	one := each[rng.IntN(len(each))]
+	return one * logUniform(rng, 1, maxTokens/one)
+}
+
+// isServed reports whether a network of the suite is served in type t.
+func isServed(t dtype.Type) bool {
+	return slices.ContainsFunc(networks, func(x network) bool { return slices.Contains(x.served, t) })
 }

@@ -194,6 +194,90 @@ func TestRandomSuite(t *testing.T) {
 	}
 }
 
+// TestDrawnModels checks that samples of the networks depend on the seed alone, that they cover
+// every network, kind of input and layer, both orientations and all numbers of tokens, and that a
+// network is only drawn for the types in which it is served.
+func TestDrawnModels(t *testing.T) {
+	const count = 8000
+	draw := func(d Draw) []Sample {
+		samples, err := Suite(ModelSuite, d)
+		if err != nil || len(samples) != d.Count {
+			t.Fatalf("got %d samples, error %v", len(samples), err)
+		}
+		return samples
+	}
+	for _, typ := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F8E4M3, dtype.I8} {
+		samples := draw(Draw{Seed: 3, Count: count, Type: typ})
+		if first := draw(Draw{Seed: 3, Count: 10, Type: typ}); !slices.Equal(first, samples[:10]) {
+			t.Errorf("%v: the first samples depend on the number of samples", typ)
+		}
+		if other := draw(Draw{Seed: 4, Count: count, Type: typ}); slices.Equal(other, samples) {
+			t.Errorf("%v: the samples do not depend on the seed", typ)
+		}
+		var few, rows, plain int
+		layers := map[string]bool{}
+		for i := range samples {
+			s := &samples[i]
+			if _, err := s.Problem(typ, typ.Info().Results[0]); err != nil || s.M < 1 || s.M > maxTokens || s.TransA ||
+				s.flops() > maxGPUFlops {
+				t.Errorf("%v: sample %+v, %v", typ, s, err)
+			}
+			if layers[s.Why] = true; !s.TransB {
+				plain++
+			}
+			if s.M <= 64 {
+				few++
+			} else if s.M > 1024 {
+				rows++
+			}
+		}
+		for i := range networks {
+			x := &networks[i]
+			for _, l := range x.layers() {
+				want, fits := slices.Contains(x.served, typ), l.n*l.k < maxLayerElements/2
+				if drawn := layers[x.name+" "+l.what]; drawn && !want || !drawn && want && fits {
+					t.Errorf("%v: %s %s is drawn: %v; is the network served: %v", typ, x.name, l.what, drawn, want)
+				}
+			}
+		}
+		if few < count/8 || rows < count/8 || plain > count*6/10 || plain < count*4/10 && typ.Size() > 1 ||
+			plain > 0 && typ.Size() == 1 {
+			t.Errorf("%v: of %d samples, %d have at most 64 rows, %d more than 1024, and %d a B that is not transposed", typ,
+				count, few, rows, plain)
+		}
+	}
+	for _, s := range draw(Draw{Seed: 5, Count: 1000, Type: dtype.BF16, CPU: true}) {
+		if s.flops() > maxCPUFlops {
+			t.Errorf("%v for a CPU", s)
+		}
+	}
+	if _, err := Suite(ModelSuite, Draw{Count: 1, Type: dtype.F64}); err == nil {
+		t.Error("a network is served in float64")
+	}
+}
+
+// TestNetworks checks that the networks have different names and valid layers.
+func TestNetworks(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range networks {
+		x := &networks[i]
+		if seen[x.name] || len(x.layers()) < 2 || len(x.served) == 0 {
+			t.Errorf("%q: listed twice, or with layers %v for types %v", x.name, x.layers(), x.served)
+		}
+		what := map[string]bool{}
+		for _, l := range x.layers() {
+			if l.n < 1 || l.k < 1 || what[l.what] {
+				t.Errorf("%q: layer %+v, or two with this name", x.name, l)
+			}
+			what[l.what] = true
+		}
+		seen[x.name] = true
+	}
+	if len(networks) < 60 {
+		t.Errorf("%d networks, want at least 60", len(networks))
+	}
+}
+
 // TestModelSuite checks that the suite contains the sizes that fixed suites lack.
 func TestModelSuite(t *testing.T) {
 	samples, err := Suite("models", Draw{})
