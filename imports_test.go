@@ -1,7 +1,11 @@
 package tilework_test
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +88,32 @@ var forbidden = map[string][]string{
 // outside lists the modules outside the standard library that the library may import. The command
 // may import others.
 var outside = []string{"golang.org/x/sys", "github.com/ebitengine/purego"}
+
+// TestCommandUsesMatfile checks that the command reads, lists and writes matrices with package
+// matfile, and not with the package below it.
+func TestCommandUsesMatfile(t *testing.T) {
+	paths, err := filepath.Glob("cmd/tilework/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := 0
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if below := regexp.MustCompile(`\bmatio\.(Read|Decode|List|Write|Encode)\(`).Find(text); below != nil {
+			t.Errorf("%s: %s…: want the function of matfile", path, below)
+		}
+		uses += bytes.Count(text, []byte("matfile."))
+	}
+	if uses == 0 {
+		t.Error("the command does not use package matfile")
+	}
+}
 
 // TestImportsRunOneWay checks the imports of all packages against layers, forbidden and outside.
 func TestImportsRunOneWay(t *testing.T) {

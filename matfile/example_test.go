@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tilework"
+	"tilework/dtype"
 	"tilework/matfile"
 )
 
@@ -98,6 +99,25 @@ func ExampleMap() {
 	defer weights.Close()
 	fmt.Println(weights.Matrix().Rows(), weights.Matrix().Cols())
 	// Output: 256 512
+}
+
+// Keep the type that the file has.
+func ExampleReadAny() {
+	name := filepath.Join("..", "examples", "data", "model.safetensors::bias")
+	m, err := matfile.ReadAny(context.Background(), name, dtype.Invalid, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	switch m.Type {
+	case dtype.F32:
+		bias, err := matfile.As[float32](m)
+		fmt.Println("float32", bias.Rows(), bias.Cols(), err)
+	case dtype.BF16:
+		bias, err := matfile.As[dtype.BFloat16](m)
+		fmt.Println("bfloat16", bias.Rows(), bias.Cols(), err)
+	}
+	// Output: float32 1 6 <nil>
 }
 
 // The error names the line and the number.

@@ -1,6 +1,6 @@
 // Package matfile reads matrices from files and streams, and writes them: .npy and .npz of NumPy,
-// .safetensors, Matrix Market .mtx, and .csv. The command tilework reads and writes the same files
-// with the same code.
+// .safetensors, Matrix Market .mtx, and .csv. The command tilework reads, lists and writes matrices
+// with this package.
 //
 //	a, err := matfile.Read[float32](ctx, "a.npy", nil)
 //	w, err := matfile.Read[float32](ctx, "model.safetensors::layer.0.weight", nil)
@@ -26,8 +26,8 @@
 // The elements of every numeric type of these formats are converted to the type of the matrix. A
 // conversion to a floating-point type rounds once, to nearest, ties to even. A number that is too
 // large for the type is an error that wraps [ErrOverflow], unless [ReadOptions.Overflow] is set. A
-// conversion to an integer type accepts only whole numbers in its range. An array of one dimension
-// is a matrix of one row.
+// conversion to an integer type accepts only whole numbers in its range. [ReadAny] can keep the
+// type of the file. An array of one dimension is a matrix of one row, see [ReadOptions.Dims].
 //
 // # Safety
 //
@@ -48,6 +48,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"tilework"
@@ -67,6 +68,8 @@ var (
 	ErrOverflow = matio.ErrOverflow
 	// ErrRange reports a number that an integer type cannot hold.
 	ErrRange = matio.ErrRange
+	// ErrNeedsType reports elements that must be converted, such as int64. See [ReadAny].
+	ErrNeedsType = matio.ErrNeedsType
 	// ErrExpansion reports a sparse .mtx file or a compressed file whose matrix or content would
 	// take more than 256 MiB and more than 64 times the bytes of the file. It wraps
 	// [tilework.ErrOutOfMemory]. See [ReadOptions.Expand].
@@ -81,6 +84,14 @@ type ReadOptions struct {
 	// infinities, or NaNs in types without infinity. If there are any, Overflow is called once
 	// after reading, with the error for the first one and their count.
 	Overflow func(first error, count int)
+	// Dims selects the shapes that are read. The zero value is [RowOrMatrix].
+	Dims Dims
+	// Stdin, if set, is read to its end for the name "-", which may have an extension ("-.csv") and a
+	// member ("-::w"), and for /dev/stdin.
+	Stdin io.Reader
+	// MapFrom, if positive, is the size in bytes from which [ReadAny] maps a file, as [Map] does. The
+	// caller then closes the matrix.
+	MapFrom int
 	// Expand accepts matrices that are far larger than their files, if they fit into the free
 	// memory. See [ErrExpansion].
 	Expand bool
@@ -93,24 +104,45 @@ type ReadOptions struct {
 	CSVMissing bool
 }
 
-// matio returns the options for reading elements of type t, with which they are converted.
-func (o *ReadOptions) matio(t dtype.Type) matio.ReadOptions {
+// Dims selects the shapes that are read, and the matrix that an array of one dimension becomes.
+type Dims uint8
+
+const (
+	RowOrMatrix    Dims = iota // n elements become a 1×n matrix
+	ColumnOrMatrix             // n elements become an n×1 matrix
+	OnlyMatrix                 // an array of one dimension is refused
+	OnlyVector                 // n elements, or a 1×n or n×1 matrix, become a 1×n matrix
+)
+
+// oneD holds the value of [matio.ReadOptions] for each Dims.
+var oneD = [...]matio.OneD{
+	RowOrMatrix: matio.Row, ColumnOrMatrix: matio.Column, OnlyMatrix: matio.NoMatrix, OnlyVector: matio.Vector,
+}
+
+// matio returns the options for reading elements of type t, or of any type for [dtype.Invalid].
+func (o *ReadOptions) matio(ctx context.Context, t dtype.Type) (matio.ReadOptions, error) {
 	if o == nil {
 		o = &ReadOptions{}
 	}
-	return matio.ReadOptions{
-		Type: t, OneD: matio.Row, Overflow: o.Overflow, Expand: o.Expand, Room: host.CheckMemory,
-		CSV: matio.CSV{Header: o.CSVHeader, Delimiter: o.CSVDelimiter, Missing: o.CSVMissing},
+	if err := checkContext(ctx); err != nil {
+		return matio.ReadOptions{}, err
 	}
+	if t != dtype.Invalid && !t.Valid() {
+		return matio.ReadOptions{}, fmt.Errorf("%w: elements of type %v", tilework.ErrUnsupported, t)
+	}
+	if int(o.Dims) >= len(oneD) {
+		return matio.ReadOptions{}, fmt.Errorf("ReadOptions.Dims is %d: want at most %d", o.Dims, len(oneD)-1)
+	}
+	return matio.ReadOptions{
+		Type: t, OneD: oneD[o.Dims], Overflow: o.Overflow, Expand: o.Expand, Room: host.CheckMemory, Stdin: o.Stdin,
+		CSV: matio.CSV{Header: o.CSVHeader, Delimiter: o.CSVDelimiter, Missing: o.CSVMissing},
+	}, nil
 }
 
 // Read reads the matrix with the given name. A matrix that the file stores by columns is the
 // transpose of one that is stored by rows.
 func Read[T dtype.Element](ctx context.Context, name string, o *ReadOptions) (tilework.Matrix[T], error) {
-	if err := checkContext(ctx); err != nil {
-		return tilework.Matrix[T]{}, err
-	}
-	return matrix[T](matio.Read(ctx, name, o.matio(dtype.Of[T]())))
+	return matrix[T](read(ctx, name, dtype.Of[T](), o, 0))
 }
 
 // Decode reads a matrix from r, which it reads to its end. The name is that of a file that is not
@@ -118,22 +150,19 @@ func Read[T dtype.Element](ctx context.Context, name string, o *ReadOptions) (ti
 // may follow. If ctx ends while r waits, Decode returns, and a goroutine waits until r returns.
 func Decode[T dtype.Element](ctx context.Context, r io.Reader, name string,
 	o *ReadOptions) (tilework.Matrix[T], error) {
-	if err := checkContext(ctx); err != nil {
-		return tilework.Matrix[T]{}, err
-	}
-	return matrix[T](matio.Decode(ctx, r, name, o.matio(dtype.Of[T]())))
-}
-
-// matrix returns a matrix that was read, which has elements of type T and no gaps between its rows.
-func matrix[T dtype.Element](m *matio.Matrix, err error) (tilework.Matrix[T], error) {
+	options, err := o.matio(ctx, dtype.Of[T]())
 	if err != nil {
 		return tilework.Matrix[T]{}, err
 	}
-	out := tilework.FromSlice(m.Rows, m.Cols, dtype.View[T](m.Data))
-	if m.Trans {
-		out = out.T()
+	return matrix[T](anyOf(matio.Decode(ctx, r, name, options)))
+}
+
+// matrix returns a matrix that was read as elements of type T.
+func matrix[T dtype.Element](m *Any, err error) (tilework.Matrix[T], error) {
+	if err != nil {
+		return tilework.Matrix[T]{}, err
 	}
-	return out, out.Err()
+	return As[T](m)
 }
 
 // Write writes m to the file with the given name, row by row, or column by column to a .mtx file.
@@ -144,7 +173,7 @@ func Write[T dtype.Element](ctx context.Context, name string, m tilework.Matrix[
 	if err := cmp.Or(checkContext(ctx), m.Err()); err != nil {
 		return err
 	}
-	return matio.Write(ctx, name, layout(m), dtype.Bytes(m.Data()), matio.WriteOptions{Replace: true})
+	return matio.Write(ctx, name, layout(m), dtype.Bytes(m.Data()), true)
 }
 
 // Encode writes m to w, as [Write] does to a file. The name is that of a file that is not opened:
@@ -169,6 +198,7 @@ func layout[T dtype.Element](m tilework.Matrix[T]) gemm.Layout {
 // Array describes an array of a file.
 type Array struct {
 	Name     string     // the name for Read: "w.npz::x"
+	Member   string     // the name of the array in an archive: "x"
 	Spelling string     // the type of the elements as the file spells it: "<f4", or "text"
 	Type     dtype.Type // the type that holds them unchanged, or Invalid if there is none; float64 for text
 	Shape    []uint64   // of any number of dimensions
@@ -178,16 +208,17 @@ type Array struct {
 // List returns all arrays of the file with the given name, including those that are not matrices.
 // It reads headers only, except that it counts the lines of .csv files.
 func List(ctx context.Context, name string, o *ReadOptions) ([]Array, error) {
-	if err := checkContext(ctx); err != nil {
+	options, err := o.matio(ctx, dtype.Invalid)
+	if err != nil {
 		return nil, err
 	}
-	entries, err := matio.List(ctx, name, o.matio(dtype.Invalid))
+	entries, err := matio.List(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}
 	arrays := make([]Array, len(entries))
 	for i, e := range entries {
-		arrays[i] = Array{Name: e.Spec(name), Spelling: e.Type, Type: e.Native, Shape: e.Shape, Err: e.Err}
+		arrays[i] = Array{Name: e.Spec(name), Member: e.Member, Spelling: e.Type, Type: e.Native, Shape: e.Shape, Err: e.Err}
 	}
 	return arrays, nil
 }

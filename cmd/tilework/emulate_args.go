@@ -17,6 +17,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
+	"tilework/matfile"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -152,8 +153,7 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 
 // readArg reads a matrix or an array from a file. Arrays keep their element type.
 func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
-	options := matio.ReadOptions{Room: host.CheckMemory}
-	if array, err := matio.ReadArray(ctx, text, options); err == nil {
+	if array, err := matio.ReadArray(ctx, text, matio.ReadOptions{Room: host.CheckMemory}); err == nil {
 		at, err := mem.Alloc(len(array.Data))
 		if err != nil {
 			return kernelArg{}, err
@@ -164,7 +164,7 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 		}
 		return a, mem.Write(at, array.Data)
 	}
-	m, err := matio.Read(ctx, text, options)
+	m, err := matfile.ReadAny(ctx, text, dtype.Invalid, &matfile.ReadOptions{Dims: matfile.OnlyMatrix})
 	if errors.Is(err, fs.ErrNotExist) && filepath.Ext(text) == "" {
 		return kernelArg{}, errors.New("neither a file nor a number with a type: " +
 			"want A.npy, out:TYPE:MxN:FILE, inout:A.npy:FILE, scratch:TYPE:MxN, struct:FIELD,FIELD, " +
@@ -173,15 +173,14 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 	if err != nil {
 		return kernelArg{}, err
 	}
-	l, data, err := m.RowMajor(ctx)
+	if m, err = m.RowMajor(ctx); err != nil {
+		return kernelArg{}, err
+	}
+	at, err := mem.Alloc(len(m.Data))
 	if err != nil {
 		return kernelArg{}, err
 	}
-	at, err := mem.Alloc(len(data))
-	if err != nil {
-		return kernelArg{}, err
-	}
-	return kernelArg{value: at, at: at, layout: l, file: text}, mem.Write(at, data)
+	return kernelArg{value: at, at: at, layout: gemm.Dense(m.Type, m.Rows, m.Cols), file: text}, mem.Write(at, m.Data)
 }
 
 // parseOut parses an output, such as "f32:64x64:C.npy", and allocates its memory.
@@ -211,7 +210,7 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 	if err := host.CheckMemory(l.Bytes(), "the output"); err != nil {
 		return kernelArg{}, err
 	}
-	if err := matio.CheckOutput(file, t, f.output()); err != nil {
+	if err := matio.CheckOutput(file, t, f.force); err != nil {
 		return kernelArg{}, err
 	}
 	at, err := mem.Alloc(l.Bytes())
@@ -225,7 +224,7 @@ func (f *emulateFlags) parseOutArray(mem *emu.Memory, npy, shape, file string) (
 		return kernelArg{}, err
 	}
 	a.file, a.output = file, true
-	return a, matio.CheckOutput(file, dtype.Invalid, f.output())
+	return a, matio.CheckOutput(file, dtype.Invalid, f.force)
 }
 
 // newArray allocates an array of one or more dimensions.
@@ -277,7 +276,7 @@ func (f *emulateFlags) parseInOut(ctx context.Context, mem *emu.Memory, text str
 			len(a.array.Shape), a.array.Type)
 	}
 	a.file, a.output = to, true
-	return a, matio.CheckOutput(to, a.layout.Type, f.output())
+	return a, matio.CheckOutput(to, a.layout.Type, f.force)
 }
 
 // maxStruct is the maximum size of a structure in bytes, that of all parameters of a kernel.
@@ -454,9 +453,6 @@ func parseScalar(kind, text string) (any, error) {
 	return [...]any{8: uint8(v), 16: uint16(v), 32: uint32(v), 64: v}[t.bits], nil
 }
 
-// output returns the options for writing outputs.
-func (f *emulateFlags) output() matio.WriteOptions { return matio.WriteOptions{Replace: f.force} }
-
 // writeArgs writes the matrices of the outputs to their files.
 func (f *emulateFlags) writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
 	for _, arg := range args {
@@ -478,13 +474,16 @@ func (f *emulateFlags) writeArg(ctx context.Context, mem *emu.Memory, a kernelAr
 			return err
 		}
 		fmt.Fprintf(stderr, "%v of type %s → %s\n", array.Shape, array.Type, a.file)
-		return matio.WriteFile(a.file, array.Encode(), f.output())
+		return matio.WriteFile(a.file, array.Encode(), f.force)
 	}
-	data := make([]byte, a.layout.Bytes())
-	if err := mem.Read(a.at, data); err != nil {
+	m := matfile.Any{Type: a.layout.Type, Rows: a.layout.Rows, Cols: a.layout.Cols, Data: alignedBytes(a.layout.Bytes())}
+	if err := mem.Read(a.at, m.Data); err != nil {
 		return err
 	}
-	if err := matio.Write(ctx, a.file, a.layout, data, f.output()); err != nil {
+	if err := matio.CheckOutput(a.file, m.Type, f.force); err != nil { // it may exist now
+		return err
+	}
+	if err := m.Write(ctx, a.file); err != nil {
 		return err
 	}
 	fmt.Fprintf(stderr, "%v → %s\n", a.layout, a.file)

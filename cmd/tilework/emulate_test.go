@@ -45,7 +45,7 @@ func nvccFolder(t *testing.T) string {
 		for i := range l.Len() {
 			l.Type.Set(data, i, float64(i*(k+3)%7-3))
 		}
-		if err := matio.Write(t.Context(), name, l, data, matio.WriteOptions{Replace: true}); err != nil {
+		if err := matio.Write(t.Context(), name, l, data, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestEmulateErrors(t *testing.T) {
 		}
 	}
 	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4),
-		matio.WriteOptions{Replace: true}); err != nil {
+		true); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile("a.npy")

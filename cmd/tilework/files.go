@@ -12,16 +12,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"tilework/internal/matio"
+	"tilework/matfile"
 )
 
 // fileRow describes an array in a file.
 type fileRow struct {
-	File string `json:"file"`
-	matio.Entry
+	File   string   `json:"file"`
+	Member string   `json:"member,omitempty"` // name in an archive
+	Type   string   `json:"type"`
+	Shape  []uint64 `json:"shape"`
+	Error  string   `json:"error,omitempty"`
+
+	name string // for mul
 }
 
 var fileColumns = []column[fileRow]{
-	fixed("FILE", func(r fileRow) any { return shellQuote(r.Spec(r.File)) }),
+	fixed("FILE", func(r fileRow) any { return shellQuote(r.name) }),
 	fixed("TYPE", func(r fileRow) any { return r.Type }),
 	fixed("SHAPE", func(r fileRow) any { return r.shape() }),
 	wrapped("ERROR", func(r fileRow) any { return r.Error }),
@@ -113,20 +119,23 @@ read has the reason in its row, and the exit code is then 2. The file - is stand
 			if err := f.parse(inputs); err != nil {
 				return err
 			}
+			f.options.Stdin = c.InOrStdin()
 			rows, failed := []fileRow{}, 0
 			for _, file := range args {
-				entries, err := matio.List(c.Context(), file, matio.ReadOptions{CSV: f.csv, Stdin: c.InOrStdin()})
+				arrays, err := matfile.List(c.Context(), file, &f.options)
 				switch {
 				case c.Context().Err() != nil:
 					return c.Context().Err()
 				case err != nil:
-					entries = []matio.Entry{{Error: err.Error()}}
+					arrays = []matfile.Array{{Name: file, Err: err}}
 				}
-				for _, e := range entries {
-					rows = append(rows, fileRow{file, e})
-					if e.Error != "" {
+				for _, a := range arrays {
+					row := fileRow{file, a.Member, a.Spelling, a.Shape, "", a.Name}
+					if a.Err != nil {
+						row.Error = a.Err.Error()
 						failed++
 					}
+					rows = append(rows, row)
 				}
 			}
 			if err := writeList(c.OutOrStdout(), output, fileColumns, rows); err != nil || failed == 0 {

@@ -47,7 +47,7 @@ func folder(t *testing.T) string {
 		for i := range l.Len() {
 			l.Type.Set(data, i, float64(i%7-3))
 		}
-		if err := matio.Write(t.Context(), filepath.Join(dir, name), l, data, matio.WriteOptions{Replace: true}); err != nil {
+		if err := matio.Write(t.Context(), filepath.Join(dir, name), l, data, true); err != nil {
 			t.Fatal(err)
 		}
 	}

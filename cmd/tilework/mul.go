@@ -20,6 +20,7 @@ import (
 	"tilework/internal/host"
 	"tilework/internal/mapping"
 	"tilework/internal/matio"
+	"tilework/matfile"
 )
 
 // mulFlags are the flags of `tilework mul`.
@@ -108,7 +109,7 @@ TILEWORK_CACHE is "off".`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			f.files.stdin, f.files.stderr = c.InOrStdin(), c.ErrOrStderr()
+			f.files.options.Stdin, f.files.stderr = c.InOrStdin(), c.ErrOrStderr()
 			f.betaGiven = c.Flags().Changed("beta")
 			if f.ranks.timeout <= 0 {
 				return fmt.Errorf("--rank-timeout %v: want more than 0", f.ranks.timeout)
@@ -209,8 +210,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	defer f.files.close()
-	output := matio.WriteOptions{Replace: f.force, Stdout: rawWriter(stdout), Map: mapFrom}
-	if err := f.checkOutput(dtype.Invalid, output); err != nil {
+	if err := f.checkOutput(dtype.Invalid, rawWriter(stdout)); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -225,14 +225,14 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	// Report errors of the output file before the product, which may take long.
-	if err := f.checkOutput(product.Problem.Out(), output); err != nil {
+	if err := f.checkOutput(product.Problem.Out(), rawWriter(stdout)); err != nil {
 		return err
 	}
-	result, err := f.newResult(&product.Plan, output, stderr)
+	result, err := f.newResult(&product.Plan, stderr)
 	if err != nil {
 		return err
 	}
-	defer result.Discard()
+	defer result.discard()
 	product.Buffers[gemm.C] = result.Data
 	if err := f.loadC0(ctx, product); err != nil {
 		return err
@@ -246,7 +246,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	bar.close()
 	start = time.Now()
-	if err := result.Commit(ctx); err != nil {
+	if err := f.commit(ctx, result, rawWriter(stdout)); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if matio.IsStd(f.out) {
@@ -272,22 +272,22 @@ func (f *mulFlags) prepare(fileA, fileB string) (*call.Call, error) {
 		return nil, err
 	}
 	if k.Device.IsGPU() { // a kernel of the CPU would end the program if a mapped file is truncated
-		f.files.mapFrom = mapFrom
+		f.files.options.MapFrom = mapFrom
 	}
 	return k, f.files.parse(f.inputs(fileA, fileB))
 }
 
 // checkOutput returns the error of writing a matrix of type t, which may be Invalid if the type is
 // not known yet.
-func (f *mulFlags) checkOutput(t dtype.Type, o matio.WriteOptions) error {
-	if file, ok := o.Stdout.(*os.File); ok && matio.IsStd(f.out) && closedAtStart(file) {
+func (f *mulFlags) checkOutput(t dtype.Type, stdout io.Writer) error {
+	if file, ok := stdout.(*os.File); ok && matio.IsStd(f.out) && closedAtStart(file) {
 		return fmt.Errorf("-o %s: standard output is closed, or %s opened for reading and writing: want a pipe or a file",
 			f.out, os.DevNull)
 	}
-	if err := matio.CheckOutput(f.out, t, o); err != nil {
+	if err := matio.CheckOutput(f.out, t, f.force); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
-	if matio.IsStd(f.out) && !matio.IsText(f.out) && isTerminal(o.Stdout) {
+	if matio.IsStd(f.out) && !matio.IsText(f.out) && isTerminal(stdout) {
 		return fmt.Errorf("-o %s: the result is binary and standard output is a terminal: "+
 			"want a redirection (> c.npy), a file, or text (-o -.csv)", f.out)
 	}
@@ -423,18 +423,17 @@ func parseWithin(s string) (float64, error) {
 }
 
 // readOperands reads A and B.
-func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
-	o := matio.ReadOptions{OneD: matio.Row}
+func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b *input, err error) {
+	var t dtype.Type
 	if f.dtype != "" {
-		if o.Type, err = parseProductType(f.dtype); err != nil {
+		if t, err = parseProductType(f.dtype); err != nil {
 			return nil, nil, fmt.Errorf("--dtype: %w", err)
 		}
 	}
-	if a, err = f.files.readOperand(ctx, fileA, o); err != nil {
+	if a, err = f.files.readOperand(ctx, fileA, t, matfile.RowOrMatrix); err != nil {
 		return nil, nil, err
 	}
-	o.OneD = matio.Column
-	if b, err = f.files.readOperand(ctx, fileB, o); err != nil {
+	if b, err = f.files.readOperand(ctx, fileB, t, matfile.ColumnOrMatrix); err != nil {
 		return nil, nil, err
 	}
 	if f.transA {
@@ -475,11 +474,11 @@ func (f *mulFlags) resultType(in dtype.Type) (dtype.Type, error) {
 }
 
 // readC0 reads C0. It returns nil without --c, and if beta is 0.
-func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, error) {
+func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*input, error) {
 	if f.beta.value == 0 {
 		return nil, nil
 	}
-	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.Out()})
+	m, err := f.files.read(ctx, f.c, p.Out(), matfile.OnlyMatrix)
 	if err != nil {
 		return nil, fmt.Errorf("--c: %w", err)
 	}
@@ -491,7 +490,7 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem) (*matio.Matrix, 
 }
 
 // fillC fills c, the memory of p's C, with an area of C0.
-func fillC(ctx context.Context, p *gemm.Problem, c []byte, c0 *matio.Matrix, a gemm.Area) error {
+func fillC(ctx context.Context, p *gemm.Problem, c []byte, c0 *input, a gemm.Area) error {
 	if a.Cols == 0 {
 		return nil // the number of empty rows is not limited by memory
 	}

@@ -21,7 +21,7 @@ func TestInputChanged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	replaceFile := func() error {
 		one := gemm.Dense(dtype.F32, 1, 1)
-		return matio.Write(t.Context(), "a.npy", one, make([]byte, one.Bytes()), matio.WriteOptions{Replace: true})
+		return matio.Write(t.Context(), "a.npy", one, make([]byte, one.Bytes()), true)
 	}
 	rewrite := func() error {
 		file, err := os.OpenFile("a.npy", os.O_WRONLY, 0)

@@ -12,7 +12,7 @@ import (
 	"tilework/internal/call"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
-	"tilework/internal/matio"
+	"tilework/matfile"
 )
 
 // epilogueFlags are the flags of `tilework mul` for the epilogue.
@@ -128,7 +128,7 @@ func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, k *call.C
 		return nil
 	}
 	along := map[gemm.BiasDim]string{gemm.BiasRow: "row", gemm.BiasCol: "column"}[p.Epilogue.VectorDim(o)]
-	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
+	m, err := files.read(ctx, file, want.Type, matfile.OnlyVector)
 	if err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
@@ -164,7 +164,7 @@ func (f *epilogueFlags) zeroNumber(o gemm.Operand) (n int64, ok bool) {
 // into the layout want if the file has the other order of rows and columns.
 func (f *epilogueFlags) matrix(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout,
 	transpose bool) (gemm.Layout, []byte, error) {
-	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type})
+	m, err := files.read(ctx, file, want.Type, matfile.OnlyMatrix)
 	if err != nil {
 		return want, nil, fmt.Errorf("--%s: %w", flag, err)
 	}

@@ -11,41 +11,56 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tilework/dtype"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
-	"tilework/internal/sentinel"
+	"tilework/matfile"
 )
 
 // inputFlags are the flags that control the reading of matrices, and the matrices read so far.
 type inputFlags struct {
-	allowOverflow, allowExpansion bool
-	csvDelimiter                  string
+	allowOverflow bool
+	csvDelimiter  string
 
-	mapFrom int // see [matio.ReadOptions.Map]
-	csv     matio.CSV
-	stdin   io.Reader
+	options matfile.ReadOptions
 	stderr  io.Writer
 	warned  []string // the files with a warning
-	open    []*matio.Matrix
+	open    []*input
+}
+
+// input is a matrix that was read from a file.
+type input struct {
+	gemm.Layout
+	Data []byte
+	file *matfile.Any
+}
+
+// newInput returns the matrix of a file.
+func newInput(m *matfile.Any) *input {
+	l := gemm.Dense(m.Type, m.Rows, m.Cols)
+	if m.Transposed {
+		l = gemm.Dense(m.Type, m.Cols, m.Rows).T()
+	}
+	return &input{l, m.Data, m}
 }
 
 func (f *inputFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.allowOverflow, "allow-overflow", false,
 		"read numbers that are too large for the type as infinities, with a warning instead of an error")
-	fl.BoolVar(&f.allowExpansion, "allow-expansion", false,
+	fl.BoolVar(&f.options.Expand, "allow-expansion", false,
 		"read matrices that are far larger than their files (sparse .mtx, compressed .npz) if they fit into memory")
 	f.declareCSV(c)
 }
 
 func (f *inputFlags) declareCSV(c *cobra.Command) {
 	fl := c.Flags()
-	fl.IntVar(&f.csv.Header, "csv-header", 0,
+	fl.IntVar(&f.options.CSVHeader, "csv-header", 0,
 		"skip the first line of .csv files that is not blank, or with =`N` the first N of them")
 	fl.Lookup("csv-header").NoOptDefVal = "1"
-	fl.BoolVar(&f.csv.Missing, "csv-missing", false, "read empty fields and NA in .csv files as NaN")
+	fl.BoolVar(&f.options.CSVMissing, "csv-missing", false, "read empty fields and NA in .csv files as NaN")
 	fl.StringVar(&f.csvDelimiter, "csv-delimiter", "",
 		"the `CHARACTER` between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or "+
 			"blanks in the first line of numbers)")
@@ -53,10 +68,10 @@ func (f *inputFlags) declareCSV(c *cobra.Command) {
 
 // parse checks the flags, and returns an error if more than one input is standard input.
 func (f *inputFlags) parse(inputs []namedFile) (err error) {
-	if f.csv.Header < 0 {
-		return fmt.Errorf("--csv-header=%d: want a number of lines", f.csv.Header)
+	if f.options.CSVHeader < 0 {
+		return fmt.Errorf("--csv-header=%d: want a number of lines", f.options.CSVHeader)
 	}
-	if f.csv.Delimiter, err = parseDelimiter(f.csvDelimiter); err != nil {
+	if f.options.CSVDelimiter, err = parseDelimiter(f.csvDelimiter); err != nil {
 		return err
 	}
 	var std []string
@@ -91,9 +106,11 @@ func parseDelimiter(text string) (byte, error) {
 	return text[0], nil
 }
 
-// read reads a matrix with the options o and the settings of the flags.
-func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions) (*matio.Matrix, error) {
-	o.Room, o.CSV, o.Stdin, o.Map, o.Expand = host.CheckMemory, f.csv, f.stdin, f.mapFrom, f.allowExpansion
+// read reads a matrix of type t, or of the type of the file for Invalid, with the settings of the
+// flags.
+func (f *inputFlags) read(ctx context.Context, file string, t dtype.Type, dims matfile.Dims) (*input, error) {
+	o := f.options
+	o.Dims = dims
 	if f.allowOverflow {
 		o.Overflow = func(first error, count int) {
 			if !slices.Contains(f.warned, file) { // a file can be both A and B
@@ -102,26 +119,27 @@ func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions)
 			}
 		}
 	}
-	m, err := matio.Read(ctx, file, o)
+	read, err := matfile.ReadAny(ctx, file, t, &o)
 	switch {
-	case errors.Is(err, matio.ErrOverflow):
+	case errors.Is(err, matfile.ErrOverflow):
 		return nil, fmt.Errorf("%w; --allow-overflow reads such numbers as infinities", err)
-	case errors.Is(err, matio.ErrExpansion):
+	case errors.Is(err, matfile.ErrExpansion):
 		return nil, fmt.Errorf("%w; --allow-expansion reads it if it fits into memory", err)
 	case err != nil:
 		return nil, err
 	}
+	m := newInput(read)
 	f.open = append(f.open, m)
 	return m, nil
 }
 
 // readOperand reads A or B.
-func (f *inputFlags) readOperand(ctx context.Context, file string, o matio.ReadOptions) (*matio.Matrix, error) {
-	m, err := f.read(ctx, file, o)
+func (f *inputFlags) readOperand(ctx context.Context, file string, t dtype.Type, dims matfile.Dims) (*input, error) {
+	m, err := f.read(ctx, file, t, dims)
 	if err == nil && len(m.Type.Info().Results) == 0 {
-		err = fmt.Errorf("%s: %w: elements of type %v", file, matio.ErrNeedsType, m.Type)
+		err = fmt.Errorf("%s: %w: elements of type %v", file, matfile.ErrNeedsType, m.Type)
 	}
-	if errors.Is(err, matio.ErrNeedsType) {
+	if errors.Is(err, matfile.ErrNeedsType) {
 		err = fmt.Errorf("%w; --dtype float64 converts A and B, as do %s if the numbers fit", err,
 			strings.Join(productTypes()[1:], ", "))
 	}
@@ -132,15 +150,15 @@ func (f *inputFlags) readOperand(ctx context.Context, file string, o matio.ReadO
 func (f *inputFlags) close() error {
 	var errs []error
 	for _, m := range f.open {
-		errs = append(errs, m.Close())
+		errs = append(errs, m.file.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // isMapped reports whether data is that of a mapped file.
 func (f *inputFlags) isMapped(data []byte) bool {
-	return len(data) > 0 && slices.ContainsFunc(f.open, func(m *matio.Matrix) bool {
-		return m.Mapped() && len(m.Data) > 0 && &m.Data[0] == &data[0]
+	return len(data) > 0 && slices.ContainsFunc(f.open, func(m *input) bool {
+		return m.file.IsMapped() && len(m.Data) > 0 && &m.Data[0] == &data[0]
 	})
 }
 
@@ -148,7 +166,7 @@ func (f *inputFlags) isMapped(data []byte) bool {
 // while it was being written.
 func (f *inputFlags) checkUnchanged() error {
 	for _, m := range f.open {
-		if err := m.CheckUnchanged(); err != nil {
+		if err := m.file.CheckUnchanged(); err != nil {
 			return err
 		}
 	}
@@ -166,15 +184,43 @@ func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 	return all
 }
 
+// result is the memory of C, which becomes a file.
+type result struct {
+	matfile.Any
+	mapped *matio.Result // the file, if Data is mapped
+}
+
+// discard releases the memory, and removes the mapped file unless it was committed.
+func (r *result) discard() {
+	if r.mapped != nil {
+		r.mapped.Discard()
+	}
+}
+
+// commit writes the result to the file, or gives the mapped file its name.
+func (f *mulFlags) commit(ctx context.Context, r *result, stdout io.Writer) error {
+	switch {
+	case r.mapped != nil:
+		return r.mapped.Commit(ctx)
+	case matio.IsStd(f.out):
+		return r.Encode(ctx, stdout, f.out)
+	}
+	if err := matio.CheckOutput(f.out, r.Type, f.force); err != nil { // it may exist now
+		return err
+	}
+	return r.Write(ctx, f.out)
+}
+
 // newResult returns memory for the result. The errors report that the product does not fit into
 // memory, or its result into the file system of the output file.
-func (f *mulFlags) newResult(plan *dispatch.Plan, o matio.WriteOptions, stderr io.Writer) (*matio.Result, error) {
+func (f *mulFlags) newResult(plan *dispatch.Plan, stderr io.Writer) (*result, error) {
 	p := &plan.Problem
 	room := func(bytes int) error {
 		return host.CheckMemory(bytes+plan.Memory(), fmt.Sprintf("the product with its %d×%d result", p.M, p.N))
 	}
 	c, need := p.Layouts[gemm.C], 0
-	if !matio.Maps(f.out, c, o) {
+	maps := c.Bytes() >= mapFrom && matio.Maps(f.out, c)
+	if !maps {
 		need = c.Bytes()
 	}
 	if err := room(need); err != nil {
@@ -183,11 +229,22 @@ func (f *mulFlags) newResult(plan *dispatch.Plan, o matio.WriteOptions, stderr i
 	if err := f.checkDisk(p, need+plan.Memory(), stderr); err != nil {
 		return nil, err
 	}
-	r, err := matio.NewResult(f.out, c, o, room)
-	if err != nil && !errors.Is(err, sentinel.ErrOutOfMemory) {
-		err = fmt.Errorf("-o: %w", err)
+	r := &result{Any: matfile.Any{Type: c.Type, Rows: c.Rows, Cols: c.Cols}}
+	if maps {
+		file, err := matio.NewResult(f.out, c, f.force)
+		if err == nil {
+			r.mapped, r.Data = file, file.Data
+			return r, nil
+		}
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return nil, fmt.Errorf("-o: %w", err)
+		}
+		if err := room(c.Bytes()); err != nil {
+			return nil, err
+		}
 	}
-	return r, err
+	r.Data = alignedBytes(c.Bytes())
+	return r, nil
 }
 
 // checkDisk returns an error if the result does not fit into the file system of the output file,

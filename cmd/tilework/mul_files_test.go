@@ -103,7 +103,7 @@ func TestMulRefusesOverflow(t *testing.T) {
 	t.Chdir(t.TempDir())
 	one, large := gemm.Dense(dtype.F64, 1, 1), make([]byte, 8)
 	one.Type.Set(large, 0, 1e300)
-	if err := matio.Write(t.Context(), "large.npy", one, large, matio.WriteOptions{}); err != nil {
+	if err := matio.Write(t.Context(), "large.npy", one, large, false); err != nil {
 		t.Fatal(err)
 	}
 	writeText(t, "one.csv", "1\n")
@@ -225,7 +225,7 @@ func TestListedNames(t *testing.T) {
 				spec = "a.npz::" + name
 			}
 			if err := matio.Write(t.Context(), spec, gemm.Dense(dtype.F64, 1, 1), make([]byte, 8),
-				matio.WriteOptions{Replace: true}); err != nil {
+				true); err != nil {
 				t.Fatal(err)
 			}
 			if file == "none" {
@@ -285,7 +285,7 @@ func TestMulExpansion(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Chdir(folder(t))
 	if err := matio.Write(t.Context(), "w.npz::w1", gemm.Dense(dtype.F32, 1, 2), make([]byte, 8),
-		matio.WriteOptions{}); err != nil {
+		false); err != nil {
 		t.Fatal(err)
 	}
 	numpyFile(t, "v.npy", "(3,)", 1, 2, 3)

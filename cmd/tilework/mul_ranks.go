@@ -89,7 +89,7 @@ func (f *mulFlags) checkShared(args []string, list string) error {
 			return fmt.Errorf("%s is standard input (-) or a pipe, with --ranks: want a file that all ranks can read", in.name)
 		}
 	}
-	if _, err := matio.NewShared(f.out, gemm.Dense(dtype.Invalid, 0, 0), 0, matio.WriteOptions{}); err != nil {
+	if _, err := matio.NewShared(f.out, gemm.Dense(dtype.Invalid, 0, 0), 0, false); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	return nil
@@ -117,7 +117,7 @@ func (r *rankRun) run(ctx context.Context, fileA, fileB string, stdout io.Writer
 	if err := dispatch.CheckDevice(r.call.Device); err != nil {
 		return err
 	}
-	r.files.mapFrom = mapFrom
+	r.files.options.MapFrom = mapFrom
 	defer r.files.close()
 	start := time.Now()
 	whole, err := r.load(ctx, r.call, fileA, fileB)
@@ -167,7 +167,7 @@ func (r *rankRun) run(ctx context.Context, fileA, fileB string, stdout io.Writer
 
 // agree checks that all ranks have the same product, files with the same contents and the same kind
 // of device.
-func (r *rankRun) agree(ctx context.Context, whole *dispatch.Product, c0 *matio.Matrix) error {
+func (r *rankRun) agree(ctx context.Context, whole *dispatch.Product, c0 *input) error {
 	p, b := &whole.Problem, &whole.Buffers
 	values := [][2]string{
 		{"the product", p.String()},
@@ -268,7 +268,7 @@ func (r *rankRun) create(ctx context.Context, p *gemm.Problem) (*matio.Shared, e
 	if err != nil {
 		return nil, err
 	}
-	out, err := matio.NewShared(r.out, *p.C(), id, matio.WriteOptions{Replace: r.force})
+	out, err := matio.NewShared(r.out, *p.C(), id, r.force)
 	if err != nil {
 		return nil, fmt.Errorf("-o: %w", err)
 	}
@@ -296,7 +296,7 @@ func (r *rankRun) create(ctx context.Context, p *gemm.Problem) (*matio.Shared, e
 
 // compute computes an area of C in memory of its own.
 func (r *rankRun) compute(ctx context.Context, whole *dispatch.Product, a gemm.Area,
-	c0 *matio.Matrix) (c []byte, report rankReport, err error) {
+	c0 *input) (c []byte, report rankReport, err error) {
 	if a.Rows == 0 || a.Cols == 0 {
 		return nil, report, ctx.Err()
 	}

@@ -53,7 +53,7 @@ func randomFile(t *testing.T, path string, typ dtype.Type, rows, cols int) {
 		}
 		l.Type.Set(data, i, x)
 	}
-	if err := matio.Write(t.Context(), path, l, data, matio.WriteOptions{Replace: true}); err != nil {
+	if err := matio.Write(t.Context(), path, l, data, true); err != nil {
 		t.Fatal(err)
 	}
 }

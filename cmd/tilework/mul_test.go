@@ -32,7 +32,7 @@ func TestMulFlags(t *testing.T) {
 			data[i] = f(i%4, i/4)
 		}
 		if err := matio.Write(t.Context(), name, gemm.Dense(dtype.F64, 5, 4), dtype.Bytes(data),
-			matio.WriteOptions{Replace: true}); err != nil {
+			true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestFillCEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c0 := &matio.Matrix{Layout: l, Data: make([]byte, 8)}
+	c0 := &input{Layout: l, Data: make([]byte, 8)}
 	if err := fillC(ctx, &p, make([]byte, 8), c0, gemm.Area{Rows: 1, Cols: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
@@ -210,7 +210,7 @@ func TestMulResultTooLarge(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1),
 		"row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
-		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes()), matio.WriteOptions{Replace: true}); err != nil {
+		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes()), true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -91,7 +91,7 @@ func matrixFile(t *testing.T, path string, rows, cols int) {
 	for i := range l.Len() {
 		l.Type.Set(data, i, float64(i%11)/7)
 	}
-	if err := matio.Write(t.Context(), path, l, data, matio.WriteOptions{Replace: true}); err != nil {
+	if err := matio.Write(t.Context(), path, l, data, true); err != nil {
 		t.Fatal(err)
 	}
 }

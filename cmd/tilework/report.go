@@ -117,7 +117,7 @@ func (f *reportFlags) run(ctx context.Context, args []string, stdin io.Reader, s
 		}
 	}
 	for _, file := range files {
-		if err := matio.WriteFile(file.path, file.content, matio.WriteOptions{Replace: f.force}); err != nil {
+		if err := matio.WriteFile(file.path, file.content, f.force); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(stdout, file.path); err != nil {

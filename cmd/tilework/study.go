@@ -124,7 +124,7 @@ func (f *studyFlags) write(ctx context.Context, stdout, stderr io.Writer) error 
 	}
 	for _, name := range names {
 		path := filepath.Join(f.export, name)
-		if err := matio.WriteFile(path, files[name], matio.WriteOptions{Replace: f.force}); err != nil {
+		if err := matio.WriteFile(path, files[name], f.force); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(stdout, path); err != nil {

@@ -143,7 +143,7 @@ var badFiles = []struct {
 		"takes 16 bytes, the file holds 17"},
 	{"no type", ".npy", npy("{'descr': '', 'fortran_order': False, 'shape': (1, 1)}", 4), ReadOptions{},
 		gemm.ErrUnsupported, `type ""`},
-	{"matrix as vector", ".npy", npy(npyHeaderOf("(2, 2)"), 16), ReadOptions{Vector: true}, gemm.ErrShape,
+	{"matrix as vector", ".npy", npy(npyHeaderOf("(2, 2)"), 16), ReadOptions{OneD: Vector}, gemm.ErrShape,
 		"2×2 matrix, want a vector"},
 	{"inexact integer", ".npy", npy(npyHeaderOf("(1, 1)"), 4), ReadOptions{Type: dtype.I8}, ErrRange,
 		"row 1, column 1: 2.3694278276172396e-38 is out of range for int8: want an integer from -128 to 127"},
@@ -329,7 +329,7 @@ var badFiles = []struct {
 	{"long line", ".mtx", "%%MatrixMarket matrix array real general\n%" + strings.Repeat("x", maxLine) + "\n1 1\n1\n",
 		ReadOptions{}, ErrFormat, "line 2: longer than"},
 
-	{"matrix as vector", ".csv", "1,2\n3,4\n", ReadOptions{Vector: true}, gemm.ErrShape, "2×2 matrix, want a vector"},
+	{"matrix as vector", ".csv", "1,2\n3,4\n", ReadOptions{OneD: Vector}, gemm.ErrShape, "2×2 matrix, want a vector"},
 	{"header line", ".csv", "a,b\n1,2\n", ReadOptions{}, ErrFormat,
 		`line 1, column 1: "a" is not a number (--csv-header skips a header line)`},
 	{"word", ".csv", "1,2\n3, x y\n", ReadOptions{}, ErrFormat, `line 2, column 2: "x y" is not a number`},

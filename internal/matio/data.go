@@ -34,16 +34,16 @@ func (s *source) target(e element) (dtype.Type, error) {
 // how a 1-D array is read. fortran selects column-major order.
 func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, error) {
 	switch {
-	case len(shape) == 1 && (s.opt.Vector || s.opt.OneD == Row):
+	case len(shape) == 1 && (s.opt.OneD == Row || s.opt.OneD == Vector):
 		shape = []uint64{1, shape[0]}
 	case len(shape) == 1 && s.opt.OneD == Column:
 		shape = []uint64{shape[0], 1}
-	case len(shape) == 1 && !s.opt.Vector:
+	case len(shape) == 1:
 		return gemm.Layout{}, s.fail(gemm.ErrUnsupported,
 			"array has shape %s: want 2 dimensions, (1, n) or (n, 1) for a vector", tuple(shape))
 	case len(shape) != 2:
 		want := "2"
-		if s.opt.Vector || s.opt.OneD != NoMatrix {
+		if s.opt.OneD != NoMatrix {
 			want = "1 or 2"
 		}
 		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has %d dimensions, shape %s: want %s", len(shape),
@@ -51,7 +51,7 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 	}
 	rows, cols := shape[0], shape[1]
 	switch {
-	case s.opt.Vector && rows != 1 && cols != 1:
+	case s.opt.OneD == Vector && rows != 1 && cols != 1:
 		return gemm.Layout{}, s.fail(gemm.ErrShape, "got a %d×%d matrix, want a vector", rows, cols)
 	case max(rows, cols) > math.MaxInt:
 		return gemm.Layout{}, s.fail(tooLarge(), "shape %s has a side of 2^%d or more", tuple(shape), strconv.IntSize-1)
@@ -85,7 +85,7 @@ func tooLarge() error {
 // cannot be read have rank 0.
 func (s *source) rank(e element, shape []uint64) int {
 	dims := len(shape)
-	if s.opt.Vector {
+	if s.opt.OneD == Vector {
 		dims = 1
 	}
 	one := *s

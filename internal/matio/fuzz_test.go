@@ -90,7 +90,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 	}
 	for _, bad := range badFiles {
 		if strings.HasPrefix(bad.ext, ext) && len(bad.content) < 1<<14 {
-			f.Add([]byte(bad.content), bad.o.Vector)
+			f.Add([]byte(bad.content), bad.o.OneD == Vector)
 		}
 	}
 	for _, d := range textDialects() {
@@ -124,7 +124,8 @@ func fuzz(f *testing.F, ext string, most uint64) {
 		if err != nil {
 			checkMessage(err)
 		}
-		testkit.CheckCost(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
+		oneD := map[bool]OneD{true: Vector}[vector]
+		testkit.CheckCost(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{OneD: oneD}) })
 		if err != nil {
 			checkMessage(err)
 			return

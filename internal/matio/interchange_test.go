@@ -149,7 +149,7 @@ func TestReadVector(t *testing.T) {
 		"vector.npy", "column.npy", "bias.npz", "bias.npz::bias",
 		"bias.safetensors", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
 	} {
-		m := mustRead(t, "testdata/"+spec, ReadOptions{Vector: true, Type: dtype.F32})
+		m := mustRead(t, "testdata/"+spec, ReadOptions{OneD: Vector, Type: dtype.F32})
 		want := floatRule
 		if spec == "column.npy" {
 			want = func(_, j int) float64 { return floatRule(j, 0) }

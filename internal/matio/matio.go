@@ -123,11 +123,13 @@ func checkUnchanged(path string, before, after fs.FileInfo) error {
 // OneD selects how a 1-D array is read.
 type OneD uint8
 
-// NoMatrix rejects 1-D arrays. Row and Column read n elements as a 1×n or n×1 matrix.
+// NoMatrix rejects 1-D arrays. Row and Column read n elements as a 1×n or n×1 matrix. Vector
+// requires a 1-D array or a matrix with one row or one column, which is returned as 1×n.
 const (
 	NoMatrix OneD = iota
 	Row
 	Column
+	Vector
 )
 
 // ReadOptions controls how a matrix is read. The zero value reads it without conversion.
@@ -142,8 +144,6 @@ type ReadOptions struct {
 	// Expand accepts a matrix that is far larger than its file: a sparse Matrix Market file, which
 	// does not store zeros, or a highly compressed member of an .npz file. See [ErrExpansion].
 	Expand bool
-	// Vector requires a 1-D array or a matrix with one row or one column. It is returned as 1×n.
-	Vector bool
 	// OneD selects how a 1-D array is read.
 	OneD OneD
 	// CSV holds the options for .csv files.
@@ -225,15 +225,14 @@ func (s *source) decode(r io.Reader) (*Matrix, error) {
 
 // Entry describes an array of a file.
 type Entry struct {
-	Member string   `json:"member,omitempty"` // name in an archive
-	Type   string   `json:"type"`             // element type as spelled in the file
-	Shape  []uint64 `json:"shape"`
-	Error  string   `json:"error,omitempty"` // reason why the array cannot be read
+	Member string // name in an archive
+	Type   string // element type as spelled in the file
+	Shape  []uint64
+	Err    error // reason why the array cannot be read
 
 	// Native is the type of the elements without a conversion, as [Read] returns them. It is
 	// Invalid if they must be converted, or cannot be read.
-	Native dtype.Type `json:"-"`
-	Err    error      `json:"-"` // the error with the text Error
+	Native dtype.Type
 
 	archive bool // the file is an archive
 }
@@ -259,11 +258,7 @@ func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
 	}
 	entries, err := s.format.list(s)
 	for i := range entries {
-		e := &entries[i]
-		e.archive = s.format.archive
-		if e.Err != nil {
-			e.Error = e.Err.Error()
-		}
+		entries[i].archive = s.format.archive
 	}
 	return entries, err
 }
@@ -360,7 +355,7 @@ func (s *source) read() (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.opt.Vector { // layout has checked that there is one row or one column
+	if s.opt.OneD == Vector { // layout has checked that there is one row or one column
 		m.Layout = gemm.Dense(m.Type, 1, m.Rows*m.Cols)
 	}
 	if s.overflows > 0 {

@@ -227,7 +227,7 @@ func TestStdin(t *testing.T) {
 	}
 	large := gemm.Dense(dtype.F64, 300, 300)
 	var file bytes.Buffer
-	if err := Write(t.Context(), "-", large, fill(large), WriteOptions{Stdout: &file}); err != nil {
+	if err := Encode(t.Context(), &file, "-", large, fill(large)); err != nil {
 		t.Fatal(err)
 	}
 	m, err := Read(t.Context(), "-", ReadOptions{Stdin: &file})
@@ -284,7 +284,7 @@ func TestStdout(t *testing.T) {
 	for _, f := range Formats() {
 		for _, spec := range []string{"-", "-" + f.Ext} {
 			var out bytes.Buffer
-			if err := Write(t.Context(), spec, l, fill(l), WriteOptions{Stdout: &out}); err != nil {
+			if err := Encode(t.Context(), &out, spec, l, fill(l)); err != nil {
 				t.Fatal(err)
 			}
 			want := f.Ext
@@ -292,12 +292,12 @@ func TestStdout(t *testing.T) {
 				want = ".npy"
 			}
 			if got := recognise(out.Bytes()).Ext; got != want {
-				t.Errorf("Write to %s produced %s, want %s", spec, got, want)
+				t.Errorf("Encode for %s wrote %s, want %s", spec, got, want)
 			}
 		}
 	}
-	checkError(t, Write(t.Context(), "-", l, fill(l), WriteOptions{}), gemm.ErrUnsupported, "-", "want a file")
-	checkError(t, CheckOutput("-", dtype.BF16, WriteOptions{}), gemm.ErrUnsupported, "-", "cannot hold bfloat16")
+	checkError(t, Write(t.Context(), "-", l, fill(l), false), gemm.ErrUnsupported, "-", "want a file")
+	checkError(t, CheckOutput("-", dtype.BF16, false), gemm.ErrUnsupported, "-", "cannot hold bfloat16")
 }
 
 // TestChangedWhileRead changes a file between opening and reading it.

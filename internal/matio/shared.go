@@ -19,7 +19,7 @@ import (
 type Shared struct {
 	place   place
 	layout  gemm.Layout
-	options WriteOptions
+	replace bool
 	folder  string
 	name    string   // of the temporary file
 	out     *output  // of the process that created it
@@ -31,7 +31,7 @@ type Shared struct {
 // same layout and id, which is part of the name of the temporary file. The id is a number because
 // another host may have chosen it: no text could leave the folder. The errors are those of [Write],
 // and ErrUnsupported for standard output and for formats that cannot be written in parts.
-func NewShared(spec string, l gemm.Layout, id uint64, o WriteOptions) (*Shared, error) {
+func NewShared(spec string, l gemm.Layout, id uint64, replace bool) (*Shared, error) {
 	p, err := parseOutput(spec, l.Type)
 	if err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func NewShared(spec string, l gemm.Layout, id uint64, o WriteOptions) (*Shared, 
 	if err != nil {
 		return nil, err
 	}
-	return &Shared{place: p, layout: l, options: o, folder: filepath.Dir(target), name: temporaryName(id),
+	return &Shared{place: p, layout: l, replace: replace, folder: filepath.Dir(target), name: temporaryName(id),
 		start: start}, nil
 }
 
 // Create creates the temporary file and reserves its space on the disk.
 func (s *Shared) Create() (err error) {
-	if s.out, err = s.place.create(s.name, s.options.Replace); err != nil {
+	if s.out, err = s.place.create(s.name, s.replace); err != nil {
 		return err
 	}
 	s.file = s.out.file

@@ -22,7 +22,7 @@ func TestShared(t *testing.T) {
 		l.Type.Set(data, i, float64(i))
 	}
 	for _, spec := range []string{"c.npy", "c.safetensors", "d.safetensors::w"} {
-		if err := Write(t.Context(), spec, l, data, WriteOptions{Replace: true}); err != nil {
+		if err := Write(t.Context(), spec, l, data, true); err != nil {
 			t.Fatal(err)
 		}
 		path, _, _ := strings.Cut(spec, "::")
@@ -39,7 +39,7 @@ func TestShared(t *testing.T) {
 		} {
 			all := make([]*Shared, len(areas))
 			for i, a := range areas {
-				if all[i], err = NewShared(spec, l, 1, WriteOptions{Replace: true}); err != nil {
+				if all[i], err = NewShared(spec, l, 1, true); err != nil {
 					t.Fatal(err)
 				}
 				defer all[i].Discard()
@@ -88,29 +88,29 @@ func TestSharedFails(t *testing.T) {
 		"c.csv": "several processes cannot write it together: want a file of .npy or .safetensors", "-": "together",
 		"c.npz": "together", "c.xyz": "extension",
 	} {
-		if _, err := NewShared(spec, l, 1, WriteOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewShared(spec, l, 1, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", spec, err, want)
 		}
 	}
-	shared := func(spec string, o WriteOptions) *Shared {
-		s, err := NewShared(spec, l, 1, o)
+	shared := func(spec string) *Shared {
+		s, err := NewShared(spec, l, 1, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	err := shared("c.npy", WriteOptions{}).Open()
+	err := shared("c.npy").Open()
 	if err == nil || !strings.Contains(err.Error(), "want a shared file system") {
 		t.Errorf("not created: error %v", err)
 	}
-	if err := shared("none/c.npy", WriteOptions{}).Create(); !errors.Is(err, fs.ErrNotExist) {
+	if err := shared("none/c.npy").Create(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: error %v", err)
 	}
-	first, second := shared("c.npy", WriteOptions{}), shared("c.npy", WriteOptions{})
+	first, second := shared("c.npy"), shared("c.npy")
 	if err := errors.Join(first.Create(), second.Open()); err != nil {
 		t.Fatal(err)
 	}
-	if err := shared("c.npy", WriteOptions{}).Create(); !errors.Is(err, fs.ErrExist) {
+	if err := shared("c.npy").Create(); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("created twice: error %v", err)
 	}
 	second.Discard()
@@ -122,7 +122,7 @@ func TestSharedFails(t *testing.T) {
 	if err := os.WriteFile("c.npy", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := shared("c.npy", WriteOptions{}).Create(); !errors.Is(err, fs.ErrExist) {
+	if err := shared("c.npy").Create(); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("existing file: error %v", err)
 	}
 }
@@ -136,7 +136,7 @@ func TestSharedLink(t *testing.T) {
 	}
 	l := gemm.Dense(dtype.F32, 3, 4)
 	for _, target := range []string{"other", "missing", "folder", "."} {
-		s, err := NewShared("folder/c.npy", l, 0xabc, WriteOptions{})
+		s, err := NewShared("folder/c.npy", l, 0xabc, false)
 		if err != nil {
 			t.Fatal(err)
 		}

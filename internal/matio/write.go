@@ -21,20 +21,9 @@ import (
 // defaultMember is the name of a matrix in an archive if the spec names no member.
 const defaultMember = "c"
 
-// WriteOptions controls how a file is written. The zero value only creates new files.
-type WriteOptions struct {
-	// Replace allows replacing an existing file, but not an archive that holds other arrays.
-	Replace bool
-	// Stdout is written for "-". If it is nil, "-" is an error.
-	Stdout io.Writer
-	// Map, if positive, is the size in bytes from which [NewResult] maps the file of a matrix in
-	// row-major order, if it is an .npy or .safetensors file. Its space on the disk is reserved at
-	// once, and it can be larger than the machine's memory.
-	Map int
-}
-
 // Write writes op(matrix) to the file that spec names, in row-major order (column-major for Matrix
-// Market).
+// Market). It replaces an existing file only if replace is set, and no archive that holds other
+// arrays.
 //
 // It writes a temporary file in the folder of the target, with the permissions of an existing
 // target, and renames it to the target. After an error, an existing file is unchanged. If the
@@ -43,15 +32,15 @@ type WriteOptions struct {
 //
 // Errors wrap [fs.ErrExist], [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember], the context's
 // error or an error of the operating system. Each message is one line that contains the file name.
-func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o WriteOptions) error {
+func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, replace bool) error {
 	p, err := checkWrite(spec, l, data)
 	if err != nil {
 		return err
 	}
 	if p.std {
-		return p.writeTo(ctx, o.Stdout, l, data)
+		return p.fail(gemm.ErrUnsupported, "want a file")
 	}
-	out, err := p.create("", o.Replace)
+	out, err := p.create("", replace)
 	if err != nil {
 		return err
 	}
@@ -86,9 +75,6 @@ func checkWrite(spec string, l gemm.Layout, data []byte) (place, error) {
 
 // writeTo writes the file contents to w.
 func (p *place) writeTo(ctx context.Context, w io.Writer, l gemm.Layout, data []byte) error {
-	if w == nil {
-		return p.fail(gemm.ErrUnsupported, "want a file")
-	}
 	b := bufio.NewWriterSize(contextWriter{ctx, w}, 64<<10)
 	err := p.format.write(b, p.member, l, data)
 	if err == nil {
@@ -98,8 +84,8 @@ func (p *place) writeTo(ctx context.Context, w io.Writer, l gemm.Layout, data []
 }
 
 // WriteFile writes content to a file atomically, like [Write].
-func WriteFile(path string, content []byte, o WriteOptions) error {
-	out, err := newOutput(path, o.Replace)
+func WriteFile(path string, content []byte, replace bool) error {
+	out, err := newOutput(path, replace)
 	if err != nil {
 		return err
 	}
@@ -137,12 +123,12 @@ func (w contextWriter) Write(p []byte) (int, error) {
 // exist or is not writable (it creates and removes a temporary file), and a target that is not a
 // regular file, is not writable, holds other arrays, or exists and must not be replaced. Use
 // Invalid if the type is not known yet.
-func CheckOutput(spec string, t dtype.Type, o WriteOptions) error {
+func CheckOutput(spec string, t dtype.Type, replace bool) error {
 	p, err := parseOutput(spec, t)
 	if err != nil || p.std {
 		return err
 	}
-	out, err := p.create("", o.Replace)
+	out, err := p.create("", replace)
 	if err != nil {
 		return err
 	}

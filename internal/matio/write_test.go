@@ -19,7 +19,7 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
-var replace = WriteOptions{Replace: true}
+const replace = true
 
 // checkNoLitter checks that a folder holds exactly these files.
 func checkNoLitter(t *testing.T, folder string, want ...string) {
@@ -303,9 +303,9 @@ func TestReplace(t *testing.T) {
 				t.Fatal(err)
 			}
 			const want = "file already exists: name another file, or replace it with --force"
-			checkError(t, CheckOutput(spec, dtype.Invalid, WriteOptions{}), fs.ErrExist, path, want)
-			checkError(t, Write(t.Context(), spec, one, alloc(4), WriteOptions{}), fs.ErrExist, path, want)
-			checkError(t, WriteFile(path, nil, WriteOptions{}), fs.ErrExist, path, want)
+			checkError(t, CheckOutput(spec, dtype.Invalid, false), fs.ErrExist, path, want)
+			checkError(t, Write(t.Context(), spec, one, alloc(4), false), fs.ErrExist, path, want)
+			checkError(t, WriteFile(path, nil, false), fs.ErrExist, path, want)
 			if now, err := os.ReadFile(path); err != nil || string(now) != content {
 				t.Errorf("%s now contains %q, error %v", path, now, err)
 			}
@@ -330,7 +330,7 @@ func TestOtherArrays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, o := range []WriteOptions{{}, replace} {
+		for _, o := range []bool{false, true} {
 			const want = `file already exists: it holds "x", which would be lost: name another file`
 			checkError(t, CheckOutput(archive, dtype.F32, o), fs.ErrExist, archive, want)
 			checkError(t, Write(t.Context(), archive+"::y", l, alloc(4), o), fs.ErrExist, archive+"::y", want)
@@ -338,7 +338,7 @@ func TestOtherArrays(t *testing.T) {
 		mustRead(t, archive+"::x", ReadOptions{})
 	}
 	const want = `it holds "x", which would be lost`
-	_, err := NewResult("c.safetensors::y", l, WriteOptions{Replace: true, Map: 1}, func(int) error { return nil })
+	_, err := NewResult("c.safetensors::y", l, replace)
 	checkError(t, err, fs.ErrExist, "c.safetensors", want)
 	s, err := NewShared("c.safetensors::y", l, 1, replace)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestDiskFull(t *testing.T) {
 // process. Open must refuse it without waiting.
 func TestSharedPipe(t *testing.T) {
 	t.Chdir(t.TempDir())
-	s, err := NewShared("c.npy", gemm.Dense(dtype.F32, 1, 1), 1, WriteOptions{})
+	s, err := NewShared("c.npy", gemm.Dense(dtype.F32, 1, 1), 1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
