@@ -91,6 +91,26 @@ func TestMemoryLimits(t *testing.T) {
 	}
 }
 
+// TestNamedLimit runs a product with a limit that is too small, and then with the limit that the
+// error names, which must be enough.
+func TestNamedLimit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	matrixFile(t, "small.npy", 1, 200)
+	const args = "mul small.npy small.npy --transpose-b -o c.npy --force --device cpu"
+	cmd, _, stderr := process(args, memoryLimit+"=VmSize 256")
+	err := cmd.Run()
+	named := regexp.MustCompile(`\(ulimit -v (\d+)\)`).FindStringSubmatch(stderr.String())
+	if err == nil || named == nil {
+		t.Fatalf("got error %v and %q, want the address space that is needed", err, stderr)
+	}
+	cmd, _, stderr = process(args)
+	cmd.Args = append([]string{"sh", "-c", "ulimit -v " + named[1] + ` && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	if err := cmd.Run(); err != nil {
+		t.Errorf("with the %s KiB that the error names: got error %v and %q", named[1], err, stderr)
+	}
+}
+
 // TestProgramMemory checks that a long PTX file is refused if the process may not have the memory
 // that its program can take.
 func TestProgramMemory(t *testing.T) {

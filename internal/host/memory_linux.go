@@ -33,12 +33,13 @@ func processBudgets() []budget {
 	var all []budget
 	for _, l := range limits() {
 		if used, ok := kilobytes("/proc/self/status", l.used); ok {
-			taken := used + runtimeReserve()
+			started := threads()
 			all = append(all, budget{
-				free: less(l.most, taken),
+				free: less(l.most, used+runtimeReserve(started)),
 				of:   fmt.Sprintf("left of %s of %s besides the reserve of the Go runtime", Bytes(l.most), l.name),
 				raise: func(bytes uint64) string {
-					return fmt.Sprintf("%s of %s (ulimit %s %d)", Bytes(taken+bytes), l.name, l.flag, (taken+bytes+1023)>>10)
+					most := l.enough(used, started, bytes)
+					return fmt.Sprintf("%s of %s (ulimit %s %d)", Bytes(most), l.name, l.flag, (most+1023)>>10)
 				},
 			})
 		}
@@ -48,35 +49,47 @@ func processBudgets() []budget {
 
 // limit is a limit of the process, in bytes.
 type limit struct {
+	resource         int // of getrlimit
 	most             uint64
 	used, name, flag string // used is a key of /proc/self/status, flag one of the shell's ulimit
+	// start is the use of a process without a limit at its start, besides its threads. Under a limit a
+	// process uses less, because the Go runtime and glibc do without some of their reservations.
+	start uint64
+}
+
+// enough returns a limit with which bytes more can be allocated by a process that uses the given
+// number of bytes and has started the given number of threads.
+func (l *limit) enough(used, started, bytes uint64) uint64 {
+	return bytes + max(used+runtimeReserve(started), l.start+runtimeReserve(0))
 }
 
 // limits returns the limits of the process, which are read at the first call.
 var limits = sync.OnceValue(func() []limit {
 	var all []limit
-	for _, l := range []struct {
-		resource         int
-		used, name, flag string
-	}{
-		{unix.RLIMIT_AS, "VmSize", "address space", "-v"},
-		{unix.RLIMIT_DATA, "VmData", "data segment", "-d"},
-	} {
+	for _, l := range []limit{addressSpace, dataSegment} {
 		var r unix.Rlimit
 		if unix.Getrlimit(l.resource, &r) == nil && r.Cur != unix.RLIM_INFINITY {
-			all = append(all, limit{r.Cur, l.used, l.name, l.flag})
+			l.most = r.Cur
+			all = append(all, l)
 		}
 	}
 	return all
 })
+
+// The limits of a process. With Go 1.26 and glibc on amd64, a process starts with 1,252 MiB of
+// address space besides its threads.
+var (
+	addressSpace = limit{resource: unix.RLIMIT_AS, used: "VmSize", name: "address space", flag: "-v", start: 1280 << 20}
+	dataSegment  = limit{resource: unix.RLIMIT_DATA, used: "VmData", name: "data segment", flag: "-d"}
+)
 
 // limited reports whether the process has a memory limit.
 func limited() bool { return len(limits()) > 0 }
 
 // runtimeReserve returns the number of bytes that the runtime may map in addition to an allocation:
 // the rest of the last arena of the Go heap, one more arena for small objects, and for each thread
-// that has not started yet, its stack and the arena of glibc's malloc.
-func runtimeReserve() uint64 {
+// besides those that have started, its stack and the arena of glibc's malloc.
+func runtimeReserve(started uint64) uint64 {
 	const (
 		heapArena   = 64 << 20 // heapArenaBytes on 64-bit Linux
 		mallocArena = 64 << 20 // HEAP_MAX_SIZE; malloc briefly maps twice as much to align an arena
@@ -86,11 +99,16 @@ func runtimeReserve() uint64 {
 	if unix.Getrlimit(unix.RLIMIT_STACK, &stack) != nil || stack.Cur == unix.RLIM_INFINITY {
 		stack.Cur = 8 << 20
 	}
-	threads, err := strconv.ParseUint(field("/proc/self/status", "Threads"), 10, 64)
+	return 2*heapArena + mallocArena + less(uint64(runtime.GOMAXPROCS(0))+others, started)*(stack.Cur+mallocArena)
+}
+
+// threads returns the number of threads of the process, or 0 if it is unknown.
+func threads() uint64 {
+	n, err := strconv.ParseUint(field("/proc/self/status", "Threads"), 10, 64)
 	if err != nil {
-		threads = 0
+		return 0
 	}
-	return 2*heapArena + mallocArena + less(uint64(runtime.GOMAXPROCS(0))+others, threads)*(stack.Cur+mallocArena)
+	return n
 }
 
 // controlGroup is a control group with a memory limit. The fields limit and used are names of

@@ -42,6 +42,20 @@ func TestControlGroups(t *testing.T) {
 	}
 }
 
+// TestEnough checks that the limit named by a process with little address space is enough for a
+// process without a limit, which reserves more at its start.
+func TestEnough(t *testing.T) {
+	// Six threads of a product: the two figures were measured under ulimit -v 1000000, and without a
+	// limit.
+	const limited, unlimited, started = 973 << 20, 1612 << 20, 6
+	if l, want := addressSpace.enough(limited, started, 100), unlimited+runtimeReserve(started)+100; l < want {
+		t.Errorf("a limited process wants %d bytes, want at least %d", l, want)
+	}
+	if l, want := addressSpace.enough(9<<30, started, 100), 9<<30+runtimeReserve(started)+100; l != want {
+		t.Errorf("a process that uses 9 GiB wants %d bytes, want %d", l, want)
+	}
+}
+
 func TestFileSystemOf(t *testing.T) {
 	if f, ok := FileSystemOf(t.TempDir()); !ok || f.Free == 0 {
 		t.Errorf("%+v, %v", f, ok)
