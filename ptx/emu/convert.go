@@ -68,15 +68,14 @@ func decodeCvt(d *decoder) execFunc {
 }
 
 // strides holds the offsets of the lanes of a register, by the size of its elements in bytes.
-var strides [9][lanes]uint64
-
-func init() {
-	for size := range strides {
-		for i := range strides[size] {
-			strides[size][i] = uint64(size * i)
+var strides = func() (all [9][lanes]uint64) {
+	for size := range all {
+		for i := range all[size] {
+			all[size][i] = uint64(size * i)
 		}
 	}
-}
+	return all
+}()
 
 // registerBits returns the width of the register in argument k, which may be wider than the type of
 // the operand.

@@ -182,12 +182,17 @@ var movers = map[ptx.Type]map[int]*mover{
 		64: moverOf[int8, uint64]()},
 	ptx.U16: {16: moverOf[uint16, uint16](), 32: moverOf[uint16, uint32](), 64: moverOf[uint16, uint64]()},
 	ptx.S16: {16: moverOf[int16, uint16](), 32: moverOf[int16, uint32](), 64: moverOf[int16, uint64]()},
-	ptx.U32: {32: moverOf[uint32, uint32](), 64: moverOf[uint32, uint64]()},
+	ptx.U32: {32: moverOfU32(), 64: moverOf[uint32, uint64]()},
 	ptx.S32: {32: moverOf[int32, uint32](), 64: moverOf[int32, uint64]()},
 	ptx.U64: {64: moverOf[uint64, uint64]()},
 }
 
-func init() { movers[ptx.U32][32].loadGlobal = loadGlobalU32 }
+// moverOfU32 is moverOf for 32-bit values, with a faster load.
+func moverOfU32() *mover {
+	m := moverOf[uint32, uint32]()
+	m.loadGlobal = loadGlobalU32
+	return m
+}
 
 // moverFor returns the mover for values of type t and registers of the given width in bits.
 func moverFor(t ptx.Type, bits int) *mover {

@@ -15,10 +15,8 @@ type instruction struct {
 
 // instructions lists the instructions by opcode. A test checks that each instruction of the table
 // in package ptx is either here or in refusals.
-var instructions map[string]instruction
-
-func init() {
-	instructions = map[string]instruction{
+var instructions = func() map[string]instruction {
+	all := map[string]instruction{
 		// integer.go, bits.go
 		"add":   {decodeAdd, flowSpreads, nil},
 		"sub":   {decodeSub, flowSpreads, nil},
@@ -130,11 +128,12 @@ func init() {
 		"vmad": {decodeVmad, flowSpreads, nil},
 	}
 	for op := range videoOps {
-		instructions[op] = instruction{decodeVideo, flowSpreads, nil}
-		instructions[op+"2"] = instruction{decodeVideos, flowSpreads, nil}
-		instructions[op+"4"] = instructions[op+"2"]
+		all[op] = instruction{decodeVideo, flowSpreads, nil}
+		all[op+"2"] = instruction{decodeVideos, flowSpreads, nil}
+		all[op+"4"] = all[op+"2"]
 	}
-}
+	return all
+}()
 
 // refusals lists instructions that the emulator does not support, by their modifiers, and their
 // feature for the error message.

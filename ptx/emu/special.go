@@ -2,6 +2,7 @@ package emu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tilework/ptx"
@@ -35,7 +36,7 @@ type specialRegister struct {
 
 // specialRegisters lists the constant special registers. readClock reads the clocks. All others are
 // not supported.
-var specialRegisters = []specialRegister{
+var specialRegisters = slices.Concat([]specialRegister{
 	{"%tid.x", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).X) }},
 	{"%tid.y", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Y) }},
 	{"%tid.z", 4, func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Z) }},
@@ -77,7 +78,7 @@ var specialRegisters = []specialRegister{
 	{"%cluster_nctaid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.cluster.Z) }},
 	{"%cluster_ctarank", 4, func(w *warp, _ int) uint64 { return uint64(w.block.rank) }},
 	{"%cluster_nctarank", 4, func(w *warp, _ int) uint64 { return uint64(len(w.block.cluster.blocks)) }},
-}
+}, environmentRegisters(), reservedRegisters())
 
 // reservedShared is the size in bytes of the shared memory that the system reserves for itself, and
 // for cooperative groups, in each block. Here it follows the block's own shared memory, if the
@@ -91,7 +92,8 @@ const reservedPrefix = "%reserved_smem_offset_"
 // environmentPrefix is the start of the names of the special registers that the driver sets.
 const environmentPrefix = "%envreg"
 
-func init() {
+// environmentRegisters returns the registers that the driver sets.
+func environmentRegisters() (all []specialRegister) {
 	for n := range 32 {
 		value := zero
 		switch n { // the address of the grid barrier, as the driver sets it for cooperative launches
@@ -100,16 +102,22 @@ func init() {
 		case 2:
 			value = func(w *warp, _ int) uint64 { return w.block.run.gridBarrier & (1<<32 - 1) }
 		}
-		specialRegisters = append(specialRegisters, specialRegister{fmt.Sprintf("%s%d", environmentPrefix, n), 4, value})
+		all = append(all, specialRegister{fmt.Sprintf("%s%d", environmentPrefix, n), 4, value})
 	}
+	return all
+}
+
+// reservedRegisters returns the registers with addresses in reserved shared memory.
+func reservedRegisters() (all []specialRegister) {
 	for _, r := range []struct {
 		name   string
 		offset uint64
 	}{{"begin", 0}, {"0", 0}, {"1", reservedShared / 2}, {"end", reservedShared}, {"cap", reservedShared}} {
-		specialRegisters = append(specialRegisters, specialRegister{reservedPrefix + r.name, 4, func(w *warp, _ int) uint64 {
+		all = append(all, specialRegister{reservedPrefix + r.name, 4, func(w *warp, _ int) uint64 {
 			return w.block.shared.base + w.block.shared.size - reservedShared + r.offset
 		}})
 	}
+	return all
 }
 
 // readsSpecial reports whether f or a function that it calls reads a special register whose name

@@ -18,11 +18,11 @@ type symbol struct {
 // oldest is the oldest supported driver version. Every symbol that it provides is required.
 const oldest version = 11000
 
-// symbols lists all driver functions that this package uses, in the order of the variables below.
-// cuda.h documents them.
+// symbols lists all driver functions that this package uses: those of the variables below, in their
+// order. cuda.h documents them.
 var symbols []*symbol
 
-// lookup adds a function to symbols.
+// lookup adds a function to symbols while the variables of the package are initialised.
 func lookup(name string, since version) *symbol {
 	s := &symbol{name, since, len(symbols)}
 	symbols = append(symbols, s)
