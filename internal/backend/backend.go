@@ -2,18 +2,14 @@
 // computed, and the backends, which compute it: [Backend] and [Plan]. It also names devices
 // ([Device]).
 //
-// Abilities that only some backends have are optional interfaces: [Packer], [ReusablePlan],
-// [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [BatchDivider], [GroupRunner],
-// [EpilogueApplier], [Divisible], [TimePredictor], [BreakdownRunner], [Explainer] and [Tunable].
-// Dispatch checks for each in one place.
+// All plans have all methods of Plan. Those that only some plans implement are in [BasePlan], which
+// plans embed. Two abilities of a backend itself are interfaces: [Packer] and [Tunable].
 package backend
 
 import (
 	"context"
-	"time"
 
 	"tilework/dtype"
-	"tilework/internal/device/timeline"
 	"tilework/internal/gemm"
 )
 
@@ -25,36 +21,11 @@ type Backend interface {
 	// Open makes the device ready for use. It is idempotent, and Plan calls it if necessary. The
 	// error wraps ErrNoDevice.
 	Open() error
-	// Plan plans p, which must not change afterwards. reuse is nil or a plan that is no longer used,
-	// and that has been reset if it is a [ReusablePlan]; the new plan may take its memory. The error
-	// wraps ErrUnsupported or ErrNoDevice.
+	// Plan plans p, which must not change afterwards. reuse is nil or a result of [Plan.Reset], whose
+	// memory the new plan may take. The error wraps ErrUnsupported or ErrNoDevice.
 	Plan(p *gemm.Problem, o *Options, reuse Plan) (Plan, error)
 	// String returns the name of the device: "gpu:1".
 	String() string
-}
-
-// Plan is a planned product. A plan may be run several times, but not by several goroutines at
-// once.
-type Plan interface {
-	// Prepare makes the plan ready to run: it compiles the kernels. Run does the same if necessary.
-	Prepare(ctx context.Context) error
-	// PrepareTime returns the time that preparing took in this process, or 0 if it is not prepared.
-	PrepareTime() time.Duration
-	// Run computes the product. [gemm.Buffers.Check] must have accepted the buffers.
-	Run(ctx context.Context, b *gemm.Buffers) error
-
-	// KernelName returns the name of the kernel.
-	KernelName() string
-	// Workers returns the number of goroutines that compute, or 0 if none does.
-	Workers() int
-	// Detail describes the kernel's parameters.
-	Detail() string
-	// Why returns the reason for the choice of the kernel.
-	Why() string
-	// Memory returns the number of bytes of host memory that Run allocates.
-	Memory() int
-	// Accuracy describes the rounding of the kernel when it computes p.
-	Accuracy(p *gemm.Problem) gemm.Accuracy
 }
 
 // Choice selects a kernel and its parameters. Empty fields are left to the backend.
@@ -112,99 +83,6 @@ type Packer interface {
 	// Pack packs the matrix of layout l at b, which is not used afterwards, for products planned with
 	// o. The error wraps ErrUnsupported or ErrOutOfMemory, or is the context's.
 	Pack(ctx context.Context, l gemm.Layout, b []byte, o *Options) (Packed, error)
-}
-
-// ReusablePlan is a Plan whose memory [Backend.Plan] can use again, so that planning allocates
-// nothing.
-type ReusablePlan interface {
-	// Reset makes the plan forget its product and the caller's functions. It cannot run afterwards.
-	Reset()
-}
-
-// TileCaller is a Plan that can call a function for each finished tile of C.
-type TileCaller interface {
-	// CallTile sets the function. Run calls it once for each tile, rows×cols elements from (i, j) on,
-	// from the goroutine that computed the tile.
-	CallTile(f func(i, j, rows, cols int))
-}
-
-// ProgressReporter is a Plan that reports its progress.
-type ProgressReporter interface {
-	// ReportProgress sets the function that Run calls from time to time, from the caller's goroutine,
-	// with the finished and the total amount of work.
-	ReportProgress(f func(done, total int64))
-}
-
-// SerialRunner is a Plan that can run on one goroutine. Many small products are faster side by
-// side, each on one goroutine, than one after the other.
-type SerialRunner interface {
-	// RunSerial is Run on the goroutine of the caller alone. Several goroutines may call it at once.
-	RunSerial(ctx context.Context, b *gemm.Buffers) error
-	// PredictedSerial returns the predicted time of RunSerial, or 0 if it is not known.
-	PredictedSerial() time.Duration
-}
-
-// BatchRunner is a Plan that can compute its product for several buffers at once.
-type BatchRunner interface {
-	// RunBatch computes the product for each of the buffers, all with the bias of the first. It uses
-	// the given kernel or, if that is empty, one that suits the batch. The error wraps ErrUnsupported
-	// if no kernel computes such a batch.
-	RunBatch(ctx context.Context, kernel string, all []gemm.Buffers) error
-}
-
-// BatchDivider is a [BatchRunner] that divides a batch among devices.
-type BatchDivider interface {
-	// Division describes the division of n products, in words.
-	Division(n int) string
-}
-
-// GroupRunner is a Plan that can compute its product with a B for each of several groups of rows.
-type GroupRunner interface {
-	// RunGroups computes the product for groups of rows of A and C. Group g uses bs[g] and ends before
-	// row ends[g]. The kernel and the error are as for RunBatch.
-	RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, bs [][]byte, ends []int32) error
-}
-
-// EpilogueApplier is a Plan that can apply its epilogue separately.
-type EpilogueApplier interface {
-	// Finish computes C from α·op(A)·op(B) + β·C, which sums holds in ScaleType without padding.
-	Finish(sums []byte, b gemm.Buffers)
-}
-
-// Divisible is a Plan whose product can be computed in parts, each with the bits that it has in the
-// whole.
-type Divisible interface {
-	// Order describes the order of the sums. Plans of equal products with equal orders compute equal
-	// bits, also on other machines. It is empty if parts would have other bits.
-	Order() string
-	// Choice returns the kernel, with the tile on a GPU. Choices may depend on measurements of the
-	// process, and another process that plans with this one has the same order on an equal device.
-	Choice() Choice
-	// Part returns the plan of p, the part of the product whose C begins at (row, col); see
-	// [gemm.Problem.Part]. Order must not be empty.
-	Part(p *gemm.Problem, row, col int) (Plan, error)
-}
-
-// TimePredictor is a Plan whose time is predicted.
-type TimePredictor interface {
-	// Predicted returns the predicted time of a run, or 0 if it is not known.
-	Predicted() time.Duration
-}
-
-// BreakdownRunner is a Plan that can measure the time that its GPUs compute, copy and wait.
-type BreakdownRunner interface {
-	// RunBreakdown runs the plan and returns the breakdown of the time on each GPU.
-	RunBreakdown(ctx context.Context, b *gemm.Buffers) ([]timeline.Breakdown, error)
-}
-
-// Explainer is a Plan that explains how it was chosen and how it runs.
-type Explainer interface {
-	// Reasoning lists the candidates, one per line, with the reason for or against each. count is
-	// their number; it is 0 if the caller chose the kernel.
-	Reasoning() (count int, text string)
-	// Program lists the copies and launches of a run, one per line. It is empty if they follow each
-	// other in one stream.
-	Program() string
 }
 
 // Tunable is a Backend whose choices can be tuned.

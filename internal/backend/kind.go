@@ -2,7 +2,6 @@ package backend
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,40 +19,23 @@ const (
 	Emulator             // an emulated GPU
 )
 
-// KindInfo describes a kind of device.
-type KindInfo struct {
-	Name string
-	Doc  string // one line for help texts
-	// Arguments names the arguments that may follow the name and a colon, for help texts.
-	Arguments []string
-	// Parse returns the device of an argument, which is not empty, without its kind. It is nil if
-	// the kind takes no argument.
-	Parse func(argument string) (Device, error)
+// kinds lists the kinds of devices, indexed by Kind.
+var kinds = [...]struct {
+	name string
+	// arguments names the arguments that may follow the name and a colon, for help texts.
+	arguments []string
+	// parse returns the device of an argument, which is not empty, without its kind. It is nil if the
+	// kind takes no argument.
+	parse func(argument string) (Device, error)
+}{
+	Auto:     {name: "auto"},
+	CPU:      {name: "cpu"},
+	GPU:      {"gpu", []string{"N", "UUID", "N,N", AllGPUs}, parseGPU},
+	Emulator: {"emu", []string{"MODEL", "MODEL,MODEL"}, parseModels},
 }
-
-// kinds is indexed by Kind.
-var kinds = []KindInfo{
-	Auto: {Name: "auto", Doc: "the CPU or the first GPU, whichever is estimated to be faster"},
-	CPU:  {Name: "cpu", Doc: "the CPU"},
-	GPU: {Name: "gpu", Doc: "an NVIDIA GPU, by its number or the start of its UUID; or several, by their numbers",
-		Arguments: []string{"N", "UUID", "N,N", AllGPUs}, Parse: parseGPU},
-	Emulator: {Name: "emu", Doc: "an emulated GPU, of some model; or several, by their models",
-		Arguments: []string{"MODEL", "MODEL,MODEL"}, Parse: parseModels},
-}
-
-// AddKind adds a kind to the table and returns a function that removes it again. Tests use it for
-// backends of their own. Nothing else may use the table at the same time.
-func AddKind(info KindInfo) (kind Kind, remove func()) {
-	before := kinds
-	kinds = append(slices.Clip(kinds), info)
-	return Kind(len(before)), func() { kinds = before }
-}
-
-// Info returns the properties of k.
-func (k Kind) Info() *KindInfo { return &kinds[k] }
 
 // String returns the name of k.
-func (k Kind) String() string { return kinds[k].Name }
+func (k Kind) String() string { return kinds[k].name }
 
 // IsGPU reports whether devices of kind k are GPUs, real or emulated.
 func (k Kind) IsGPU() bool { return k == GPU || k == Emulator }
@@ -97,11 +79,11 @@ func ParseDevice(name string) (Device, error) {
 	for i := range kinds {
 		kind := &kinds[i]
 		switch {
-		case kind.Name != prefix:
+		case kind.name != prefix:
 		case !hasArgument:
 			return Device{Kind: Kind(i)}, nil
-		case kind.Parse != nil && argument != "":
-			d, err := kind.Parse(argument)
+		case kind.parse != nil && argument != "":
+			d, err := kind.parse(argument)
 			if err != nil {
 				return Device{}, fmt.Errorf("device %q: %w", name, err)
 			}
@@ -116,9 +98,9 @@ func ParseDevice(name string) (Device, error) {
 func forms() []string {
 	var all []string
 	for _, kind := range kinds {
-		all = append(all, kind.Name)
-		for _, argument := range kind.Arguments {
-			all = append(all, kind.Name+":"+argument)
+		all = append(all, kind.name)
+		for _, argument := range kind.arguments {
+			all = append(all, kind.name+":"+argument)
 		}
 	}
 	return all

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,27 +60,5 @@ func TestMembers(t *testing.T) {
 		if got := fmt.Sprint(d.Members()); err != nil || got != want {
 			t.Errorf("%s: members %v, error %v, want %s", name, got, err, want)
 		}
-	}
-}
-
-// TestAddKind checks that names of an added kind parse, with an argument, until it is removed.
-func TestAddKind(t *testing.T) {
-	kind, remove := AddKind(KindInfo{Name: "toy", Arguments: []string{"COLOR"},
-		Parse: func(argument string) (Device, error) {
-			if argument == "grey" {
-				return Device{}, errors.New("not a color")
-			}
-			return Device{Model: argument}, nil
-		}})
-	want := Device{Kind: kind, Model: "red"}
-	if got, err := ParseDevice("toy:red"); err != nil || got != want || got.String() != "toy:red" {
-		t.Errorf("got %v, error %v, want %v", got, err, want)
-	}
-	if _, err := ParseDevice("toy:grey"); err == nil || err.Error() != `device "toy:grey": not a color` {
-		t.Errorf("got error %v", err)
-	}
-	remove()
-	if got, err := ParseDevice("toy"); err == nil {
-		t.Errorf("got %v after the kind was removed", got)
 	}
 }

@@ -18,15 +18,8 @@ import (
 type Backend struct{}
 
 var (
-	_ backend.Packer           = Backend{}
-	_ backend.Tunable          = Backend{}
-	_ backend.ReusablePlan     = (*Plan)(nil)
-	_ backend.TileCaller       = (*Plan)(nil)
-	_ backend.ProgressReporter = (*Plan)(nil)
-	_ backend.SerialRunner     = (*Plan)(nil)
-	_ backend.EpilogueApplier  = (*Plan)(nil)
-	_ backend.Divisible        = (*Plan)(nil)
-	_ backend.TimePredictor    = (*Plan)(nil)
+	_ backend.Packer  = Backend{}
+	_ backend.Tunable = Backend{}
 )
 
 // Kernels implements [backend.Backend].
@@ -105,41 +98,33 @@ func (pl *Plan) Workers() int { return pl.Threads }
 // Accuracy implements [backend.Plan].
 func (pl *Plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.Kernel.Accuracy(p) }
 
-// Predicted implements [backend.TimePredictor], for products on one thread.
-func (pl *Plan) Predicted() time.Duration {
-	if pl.Threads > 1 {
-		return 0
-	}
-	return pl.PredictedSerial()
-}
-
-// PredictedSerial implements [backend.SerialRunner].
-func (pl *Plan) PredictedSerial() time.Duration {
-	if pl.Kernel.naive || pl.packed != nil {
+// Predicted implements [backend.Plan]. The time on several threads is not known.
+func (pl *Plan) Predicted(threads int) time.Duration {
+	if threads > 1 || pl.Kernel.naive || pl.packed != nil {
 		return 0
 	}
 	return time.Duration(pl.Kernel.tiles(pl.Problem.Accum()).predict(pl.Problem, pl.method))
 }
 
-// Prepare implements [backend.Plan]. CPU kernels need no preparation.
-func (pl *Plan) Prepare(context.Context) error { return nil }
+// Reset implements [backend.Plan].
+func (pl *Plan) Reset() backend.Plan {
+	*pl = Plan{}
+	return pl
+}
 
-// PrepareTime implements [backend.Plan].
-func (pl *Plan) PrepareTime() time.Duration { return 0 }
+// CallTile implements [backend.Plan].
+func (pl *Plan) CallTile(f func(i, j, rows, cols int)) bool {
+	pl.onTile = f
+	return true
+}
 
-// Reset implements [backend.ReusablePlan].
-func (pl *Plan) Reset() { *pl = Plan{} }
-
-// CallTile implements [backend.TileCaller].
-func (pl *Plan) CallTile(f func(i, j, rows, cols int)) { pl.onTile = f }
-
-// ReportProgress implements [backend.ProgressReporter].
+// ReportProgress implements [backend.Plan].
 func (pl *Plan) ReportProgress(f func(done, total int64)) { pl.progress = f }
 
 // serialPlans holds plans for [Plan.RunSerial], because a local copy would escape to the heap.
 var serialPlans = sync.Pool{New: func() any { return new(Plan) }}
 
-// RunSerial implements [backend.SerialRunner].
+// RunSerial implements [backend.Plan].
 func (pl *Plan) RunSerial(ctx context.Context, b *gemm.Buffers) error {
 	if pl.Threads == 1 {
 		return pl.Run(ctx, b)

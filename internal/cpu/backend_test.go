@@ -24,9 +24,9 @@ func TestReusePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.(backend.TileCaller).CallTile(func(_, _, _, _ int) { t.Error("the function of the earlier product was called") })
+	old.CallTile(func(_, _, _, _ int) { t.Error("the function of the earlier product was called") })
 	allocs := testing.AllocsPerRun(100, func() {
-		old.(backend.ReusablePlan).Reset()
+		old.Reset()
 		pl, err := Backend{}.Plan(other, o, old)
 		if err != nil || pl != old {
 			t.Errorf("got another plan, or error %v", err)
@@ -35,7 +35,7 @@ func TestReusePlan(t *testing.T) {
 	if pl := old.(*Plan); allocs != 0 || pl.Problem != other || pl.onTile != nil {
 		t.Errorf("%v allocations, planned %v", allocs, pl.Problem)
 	}
-	old.(backend.ReusablePlan).Reset()
+	old.Reset()
 	if pl := old.(*Plan); pl.Problem != nil || pl.Kernel != nil {
 		t.Errorf("after Reset the plan holds %v", pl.Problem)
 	}

@@ -104,8 +104,8 @@ func (mk *microKernel[T]) floatKernel() *microKernel[float32] {
 
 // Finish applies the epilogue to sums, which hold M×N elements of α·op(A)·op(B) + β·C in the
 // problem's ScaleType without padding, and writes C. The operands are in b. For a gated product
-// b[gemm.Up] holds the second product's sums. Finish overwrites sums.
-func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
+// b[gemm.Up] holds the second product's sums. Finish overwrites sums, and returns true.
+func (pl *Plan) Finish(sums []byte, b gemm.Buffers) bool {
 	p, k := *pl.Problem, pl.Kernel
 	p.Beta, p.Epilogue = 0, p.Epilogue.WithoutZeros() // the sums are correct
 	switch t := p.ScaleType(); {
@@ -118,6 +118,7 @@ func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	default:
 		applyEpilogue(&p, &b, k.i32, dtype.View[int32](sums))
 	}
+	return true
 }
 
 func applyEpilogue[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T], sums []T) {

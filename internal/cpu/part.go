@@ -8,7 +8,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Order implements [backend.Divisible]. Methods that divide K by the shape of C, and direct ones
+// Order implements [backend.Plan]. Methods that divide K by the shape of C, and direct ones
 // with edge columns, sum in other orders for a part.
 func (pl *Plan) Order() string {
 	p := pl.Problem
@@ -29,7 +29,7 @@ func (pl *Plan) Order() string {
 	return order
 }
 
-// Choice implements [backend.Divisible].
+// Choice implements [backend.Plan].
 func (pl *Plan) Choice() backend.Choice { return backend.Choice{Kernel: pl.Kernel.Name} }
 
 // divides reports whether parts of p have the bits of the whole.
@@ -43,7 +43,7 @@ func (pl *Plan) divides(p *gemm.Problem) bool {
 	return false
 }
 
-// Part implements [backend.Divisible].
+// Part implements [backend.Plan].
 func (pl *Plan) Part(p *gemm.Problem, _, _ int) (backend.Plan, error) {
 	part := pl.part(p)
 	return &part, nil

@@ -18,6 +18,7 @@ import (
 // demand, so that planning into an existing Plan and running it allocate nothing. Several
 // goroutines may run one plan at the same time.
 type Plan struct {
+	backend.BasePlan
 	Problem *gemm.Problem // must not change after planning
 	Kernel  *Kernel
 	Threads int

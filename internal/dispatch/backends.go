@@ -1,47 +1,45 @@
 package dispatch
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"tilework/internal/backend"
 	"tilework/internal/cpu"
 	"tilework/internal/dispatch/tuned"
-	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/multi"
 )
 
-// Row is an entry of the list of backends: the devices of one kind.
-type Row struct {
-	Kind backend.Kind
-	// Automatic reports whether a product is computed on a device of this kind although its request
+// row is an entry of the list of backends: the devices of one kind.
+type row struct {
+	// automatic reports whether a product is computed on a device of this kind although its request
 	// names none.
-	Automatic bool
-	// New returns the backend of a device. It does not open the device.
-	New func(backend.Device) backend.Backend
+	automatic bool
+	// backendOf returns the backend of a device. It does not open the device.
+	backendOf func(backend.Device) backend.Backend
+	first     *target // the first device
 }
 
-// rows is the list of backends. The first one, the CPU, is the default for abilities that are not
-// those of a kernel: packing and calling a function for each tile.
-var rows = newRows([]Row{
-	{backend.CPU, true, func(backend.Device) backend.Backend { return cpu.Backend{} }},
-	{backend.GPU, true, newGPU},
-	{backend.Emulator, false, newGPU},
-})
+// rows is the list of backends, in the order of the kinds of devices after Auto. The first one, the
+// CPU, is the default for abilities that are not those of a kernel: packing and calling a function
+// for each tile.
+var rows = [...]row{
+	newRow(backend.CPU, true, func(backend.Device) backend.Backend { return cpu.Backend{} }),
+	newRow(backend.GPU, true, onGPU),
+	newRow(backend.Emulator, false, onGPU),
+}
 
-func newGPU(d backend.Device) backend.Backend {
+func newRow(kind backend.Kind, automatic bool, backendOf func(backend.Device) backend.Backend) row {
+	d := backend.Device{Kind: kind}
+	return row{automatic, backendOf, newTarget(backendOf(d), d)}
+}
+
+func onGPU(d backend.Device) backend.Backend {
 	if d.List != "" {
 		return multi.Backend{Device: d}
 	}
 	return gpu.Backend{Device: d}
-}
-
-// row is a Row with the backend of its first device.
-type row struct {
-	Row
-	first *target
 }
 
 // target is a backend and the choices tuned for it.
@@ -52,48 +50,25 @@ type target struct {
 	tuned   tuned.Finder
 }
 
-func newRows(list []Row) []row {
-	all := make([]row, len(list))
-	for i, r := range list {
-		all[i] = row{Row: r}
-		all[i].first = newTarget(&r, backend.Device{Kind: r.Kind})
-	}
-	return all
-}
-
-func newTarget(r *Row, d backend.Device) *target {
-	t := &target{Backend: r.New(d), device: d}
-	t.tunable, _ = t.Backend.(backend.Tunable)
-	return t
-}
-
-// Register adds a backend to the list and returns a function that removes it again. It is for
-// tests. Nothing may be planned at the same time.
-func Register(r Row) (remove func()) {
-	before := rows
-	rows = append(slices.Clip(rows), newRows([]Row{r})...)
-	return func() { rows = before }
+func newTarget(b backend.Backend, d backend.Device) *target {
+	tunable, _ := b.(backend.Tunable)
+	return &target{Backend: b, device: d, tunable: tunable}
 }
 
 // find returns the backend of a device, which must not be auto.
-func find(d *backend.Device) (*target, error) {
-	for i := range rows {
-		switch r := &rows[i]; {
-		case r.Kind != d.Kind:
-		case d.IsFirst():
-			return r.first, nil
-		default:
-			return newTarget(&r.Row, *d), nil
-		}
+func find(d *backend.Device) *target {
+	r := &rows[d.Kind-1]
+	if d.IsFirst() {
+		return r.first
 	}
-	return nil, fmt.Errorf("%w: no backend for device %v", gemm.ErrUnsupported, d)
+	return newTarget(r.backendOf(*d), *d)
 }
 
 // automatic returns the first automatic backend with a kernel that fits. If there is none it
 // returns the first backend, whose error then tells why.
 func automatic(fits func(backend.Kernel) bool) *target {
 	for i := range rows {
-		if r := &rows[i]; r.Automatic && slices.ContainsFunc(r.first.Kernels(), fits) {
+		if r := &rows[i]; r.automatic && slices.ContainsFunc(r.first.Kernels(), fits) {
 			return r.first
 		}
 	}
@@ -106,7 +81,7 @@ func Runners(kind backend.Kind) string {
 	for i := range rows {
 		isOfKind := func(k backend.Kernel) bool { return k.Kind == kind }
 		if slices.ContainsFunc(rows[i].first.Kernels(), isOfKind) {
-			names = append(names, rows[i].Kind.String())
+			names = append(names, rows[i].first.String())
 		}
 	}
 	return strings.Join(names, " or ")
@@ -115,16 +90,12 @@ func Runners(kind backend.Kind) string {
 // Kernels lists the kernels of a device, slowest first. For auto it lists those of all devices.
 func Kernels(d backend.Device) []backend.Kernel {
 	if d.Kind != backend.Auto {
-		t, err := find(&d)
-		if err != nil {
-			return nil
-		}
-		return t.Kernels()
+		return find(&d).Kernels()
 	}
 	var all []backend.Kernel
 	for i := range rows {
 		for _, k := range rows[i].first.Kernels() {
-			if k.Kind == rows[i].Kind { // the emulator runs the kernels of GPUs
+			if k.Kind == rows[i].first.device.Kind { // the emulator runs the kernels of GPUs
 				all = append(all, k)
 			}
 		}
@@ -137,9 +108,5 @@ func CheckDevice(d backend.Device) error {
 	if d.Kind == backend.Auto {
 		return nil
 	}
-	t, err := find(&d)
-	if err != nil {
-		return err
-	}
-	return t.Open()
+	return find(&d).Open()
 }

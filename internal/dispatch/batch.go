@@ -27,9 +27,8 @@ func (p *Product) Run(ctx context.Context) error { return p.Plan.Run(ctx, &p.Buf
 func (p *Product) Reset() {
 	plan := p.plan
 	*p = Product{}
-	if r, ok := plan.(backend.ReusablePlan); ok {
-		r.Reset()
-		p.plan = plan
+	if plan != nil {
+		p.plan = plan.Reset()
 	}
 }
 
@@ -56,7 +55,7 @@ const (
 
 // isSmall reports whether the product is one of those that run side by side.
 func (m *Member) isSmall() bool {
-	return m.Product.canRunSerial() && m.Product.Problem.Flops() < maxSerialFlops
+	return m.Product.plan.Workers() > 0 && m.Product.Problem.Flops() < maxSerialFlops
 }
 
 // RunBatch computes all products; see [RunMembers].
@@ -165,7 +164,7 @@ func (s *smallProducts) count() (n int, work time.Duration) {
 	var each time.Duration
 	s.all(0, len(s.batch), func(_ int, m *Member, isNew bool) error {
 		if isNew {
-			each = m.Product.plan.(backend.SerialRunner).PredictedSerial()
+			each = m.Product.plan.Predicted(1)
 			if each == 0 {
 				each = time.Duration(m.Product.Problem.Flops() / unknownRate)
 			}
@@ -225,7 +224,7 @@ func (s *smallProducts) runPart(ctx context.Context, start, end int) error {
 // goroutine.
 func (pl *Plan) runSerial(ctx context.Context, b *gemm.Buffers) error {
 	if !pl.Verify && !pl.Timed {
-		return pl.plan.(backend.SerialRunner).RunSerial(ctx, b)
+		return pl.plan.RunSerial(ctx, b)
 	}
 	pl.serial = true
 	defer func() { pl.serial = false }()
@@ -239,17 +238,7 @@ func Division(batch []Member) string {
 	if len(sets) != 1 || len(sets[0].members) < len(batch) {
 		return ""
 	}
-	d, ok := sets[0].BatchRunner.(backend.BatchDivider)
-	if !ok {
-		return ""
-	}
-	return d.Division(len(batch))
-}
-
-// canRunSerial reports whether the plan can run on one goroutine.
-func (pl *Plan) canRunSerial() bool {
-	_, ok := pl.plan.(backend.SerialRunner)
-	return ok
+	return sets[0].plan.Division(len(batch))
 }
 
 // ranges holds slices for [checkBatch].
@@ -327,9 +316,9 @@ func ofBatch(i int, err error) error { return fmt.Errorf("product %d of the batc
 
 // productSet is a set of equal products that one plan can compute together.
 type productSet struct {
-	backend.BatchRunner // the plan of the first member
-	kernel              string
-	members             []int
+	plan    backend.Plan // of the first member
+	kernel  string
+	members []int
 }
 
 // setKey is equal for products that can be computed together.
@@ -346,8 +335,7 @@ func equalProducts(batch []Member) (sets []*productSet) {
 	var found map[setKey]*productSet
 	for i := range batch {
 		p := batch[i].Product
-		runner, ok := p.plan.(backend.BatchRunner)
-		if !ok || p.Verify {
+		if !p.plan.CanRunBatch() || p.Verify {
 			continue
 		}
 		key := setKey{p.Problem, p.on.Backend, p.Request.Kernel, unsafe.SliceData(p.Buffers[gemm.Bias])}
@@ -356,7 +344,7 @@ func equalProducts(batch []Member) (sets []*productSet) {
 			if found == nil {
 				found = map[setKey]*productSet{}
 			}
-			s = &productSet{BatchRunner: runner, kernel: key.kernel}
+			s = &productSet{plan: p.plan, kernel: key.kernel}
 			found[key] = s
 			sets = append(sets, s)
 		}
@@ -375,7 +363,7 @@ func (s *productSet) run(ctx context.Context, batch []Member) (handled bool, err
 	for n, i := range s.members {
 		batch[i].buffers(&buffers[n])
 	}
-	err = s.RunBatch(ctx, s.kernel, buffers)
+	err = s.plan.RunBatch(ctx, s.kernel, buffers)
 	if errors.Is(err, gemm.ErrUnsupported) {
 		return false, nil
 	}
@@ -387,11 +375,10 @@ func (s *productSet) run(ctx context.Context, batch []Member) (handled bool, err
 }
 
 // RunGroups computes a product with a B for each of several groups of rows; see
-// [backend.GroupRunner]. The B of p is that of the first group, and all have its layout. handled is
+// [backend.Plan]. The B of p is that of the first group, and all have its layout. handled is
 // false if the backend cannot compute such groups together.
 func RunGroups(ctx context.Context, p *Product, bs [][]byte, ends []int32) (handled bool, err error) {
-	runner, ok := p.plan.(backend.GroupRunner)
-	if !ok || p.Verify || p.Problem.A().Trans {
+	if !p.plan.CanRunBatch() || p.Verify || p.Problem.A().Trans {
 		return false, nil
 	}
 	for _, b := range bs {
@@ -401,6 +388,6 @@ func RunGroups(ctx context.Context, p *Product, bs [][]byte, ends []int32) (hand
 			return true, err
 		}
 	}
-	err = runner.RunGroups(ctx, p.Request.Kernel, &p.Buffers, bs, ends)
+	err = p.plan.RunGroups(ctx, p.Request.Kernel, &p.Buffers, bs, ends)
 	return !errors.Is(err, gemm.ErrUnsupported), err
 }

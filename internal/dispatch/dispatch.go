@@ -32,7 +32,7 @@ type Request struct {
 	Choice *backend.Choice
 	// Packed is B if it is already packed. Run then ignores the B of its buffers.
 	Packed *Packed
-	// Tile is called for each finished tile of C; see [backend.TileCaller].
+	// Tile is called for each finished tile of C; see [backend.Plan.CallTile].
 	Tile func(i, j, rows, cols int)
 	// Once reports whether the process computes only this product, as a command does. The choice of
 	// a device then includes the time to open it.
@@ -44,8 +44,8 @@ type Request struct {
 	// Timed makes Run measure its time; see [Plan.Took].
 	Timed bool
 	// Progress is called with the finished and the total amount of work, at most ten times per second
-	// and at last when all is finished, from the goroutine that runs the plan. Backends without
-	// [backend.ProgressReporter] do not call it.
+	// and at last when all is finished, from the goroutine that runs the plan. Some backends do not
+	// call it.
 	Progress func(done, total int64)
 }
 
@@ -114,34 +114,21 @@ func (pl *Plan) Memory() int {
 }
 
 // Predicted returns the predicted time of a run, or 0 if the backend does not know it.
-func (pl *Plan) Predicted() time.Duration {
-	if p, ok := pl.plan.(backend.TimePredictor); ok {
-		return p.Predicted()
-	}
-	return 0
-}
+func (pl *Plan) Predicted() time.Duration { return pl.plan.Predicted(pl.plan.Workers()) }
 
 // RunBreakdown runs the plan once and returns the breakdown of its time on each GPU; see
-// [backend.BreakdownRunner]. It is nil for backends without one.
+// [backend.Plan].
 func (pl *Plan) RunBreakdown(ctx context.Context, b gemm.Buffers) ([]timeline.Breakdown, error) {
-	s, ok := pl.plan.(backend.BreakdownRunner)
-	if !ok {
-		return nil, nil
-	}
 	if err := pl.check(&b); err != nil {
 		return nil, err
 	}
-	return s.RunBreakdown(ctx, &b)
+	return pl.plan.RunBreakdown(ctx, &b)
 }
 
 // Reasoning lists the candidates for the product with the reason for or against each, one per line.
-// It is empty for backends without [backend.Explainer], and if the kernel was requested or tuned.
+// It is empty for backends that do not list them, and if the kernel was requested or tuned.
 func (pl *Plan) Reasoning() string {
-	explainer, ok := pl.plan.(backend.Explainer)
-	if !ok {
-		return ""
-	}
-	count, text := explainer.Reasoning()
+	count, text := pl.plan.Reasoning()
 	if count == 0 {
 		return ""
 	}
@@ -149,14 +136,8 @@ func (pl *Plan) Reasoning() string {
 }
 
 // Program lists the copies and launches with which GPUs compute the product, one per line. It is
-// empty for backends without [backend.Explainer], and if they follow each other in one stream.
-func (pl *Plan) Program() string {
-	explainer, ok := pl.plan.(backend.Explainer)
-	if !ok {
-		return ""
-	}
-	return explainer.Program()
-}
+// empty on the CPU, and if they follow each other in one stream.
+func (pl *Plan) Program() string { return pl.plan.Program() }
 
 // New plans a product. The errors wrap ErrUnsupported or ErrNoDevice. If the request names no
 // device, the first plan for which the choice matters measures for up to a second, and returns the
@@ -179,11 +160,7 @@ func (pl *Plan) Decide(ctx context.Context) error {
 	case pl.Problem.Batch.Kind != gemm.Single:
 		return fmt.Errorf("%w: %v as one product: see RunBatch and RunGroups", gemm.ErrUnsupported, &pl.Problem)
 	case d.Kind != backend.Auto:
-		t, err := find(d)
-		if err != nil {
-			return err
-		}
-		return pl.planOn(t)
+		return pl.planOn(find(d))
 	case pl.Packed != nil:
 		return pl.planOn(pl.Packed.on)
 	case pl.Tile != nil:
@@ -233,14 +210,9 @@ func (pl *Plan) planByKernel(part string, fits func(backend.Kernel) bool) error 
 // planAsDecided plans the product on the device of pl.decision or, if that refuses it, on the CPU.
 func (pl *Plan) planAsDecided() error {
 	if pl.decision.Device.IsGPU() {
-		t, err := find(&pl.decision.Device)
-		if err == nil {
-			err = pl.planOn(t)
-		}
-		if err == nil {
+		if pl.decision.Refused = pl.planOn(find(&pl.decision.Device)); pl.decision.Refused == nil {
 			return nil
 		}
-		pl.decision.Refused = err
 	}
 	return pl.planOn(rows[0].first)
 }
@@ -249,7 +221,7 @@ func (pl *Plan) planAsDecided() error {
 // Which of them is faster depends on the number of rows.
 func (pl *Plan) planInvariant() error {
 	for i := range rows {
-		if r := &rows[i]; r.Kind.IsGPU() && r.Automatic && r.first.Open() == nil {
+		if r := &rows[i]; r.first.device.IsGPU() && r.automatic && r.first.Open() == nil {
 			pl.place = "row-invariant products of all sizes are on the GPU"
 			return pl.planOn(r.first)
 		}
@@ -308,19 +280,12 @@ func (pl *Plan) planOn(t *target) error {
 // setCallbacks makes plan call the functions of the request.
 func (pl *Plan) setCallbacks(plan backend.Plan, on *target) error {
 	r := &pl.Request
-	if r.Tile != nil {
-		caller, ok := plan.(backend.TileCaller)
-		if !ok {
-			return fmt.Errorf("%w: a Go function for each tile on device %v: only the CPU runs it",
-				gemm.ErrUnsupported, on)
-		}
-		caller.CallTile(r.Tile)
+	if r.Tile != nil && !plan.CallTile(r.Tile) {
+		return fmt.Errorf("%w: a Go function for each tile on device %v: only the CPU runs it", gemm.ErrUnsupported, on)
 	}
 	if r.Progress != nil {
-		if reporter, ok := plan.(backend.ProgressReporter); ok {
-			pl.paced = &pacer{report: r.Progress}
-			reporter.ReportProgress(pl.paced.update)
-		}
+		pl.paced = &pacer{report: r.Progress}
+		plan.ReportProgress(pl.paced.update)
 	}
 	return nil
 }
@@ -349,9 +314,7 @@ func (pl *Plan) compute(ctx context.Context, b *gemm.Buffers) error {
 		pl.paced.last = now()
 	}
 	if pl.serial {
-		if plan, ok := pl.plan.(backend.SerialRunner); ok {
-			return plan.RunSerial(ctx, b)
-		}
+		return pl.plan.RunSerial(ctx, b)
 	}
 	return pl.plan.Run(ctx, b)
 }

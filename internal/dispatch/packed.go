@@ -20,10 +20,7 @@ type Packed struct {
 func Pack(ctx context.Context, l gemm.Layout, b []byte, r Request) (*Packed, error) {
 	on := rows[0].first
 	if r.Device.Kind != backend.Auto {
-		var err error
-		if on, err = find(&r.Device); err != nil {
-			return nil, err
-		}
+		on = find(&r.Device)
 	}
 	packer, ok := on.Backend.(backend.Packer)
 	if !ok {

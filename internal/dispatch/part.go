@@ -10,21 +10,15 @@ import (
 // Order describes the order of the sums. Plans of equal products with equal orders compute equal
 // bits, also on other machines, as a whole and in parts. It is empty if parts would have other bits
 // than the whole.
-func (pl *Plan) Order() string {
-	if plan, ok := pl.plan.(backend.Divisible); ok {
-		return plan.Order()
-	}
-	return ""
-}
+func (pl *Plan) Order() string { return pl.plan.Order() }
 
 // Choice returns the choice of the kernel, for the plan of an equal product in another process.
 func (pl *Plan) Choice() backend.Choice {
-	c := pl.options.Choice
-	if plan, ok := pl.plan.(backend.Divisible); ok {
-		config := c.Config
-		c = plan.Choice()
-		c.Config = config
+	c := pl.plan.Choice()
+	if c == (backend.Choice{}) {
+		return pl.options.Choice
 	}
+	c.Config = pl.options.Config
 	return c
 }
 
@@ -45,7 +39,7 @@ func (pl *Plan) Part(a gemm.Area) (*Plan, error) {
 	case pl.Order() == "":
 		return nil, pl.indivisible()
 	}
-	if part.plan, err = pl.plan.(backend.Divisible).Part(&part.Problem, a.Row, a.Col); err != nil {
+	if part.plan, err = pl.plan.Part(&part.Problem, a.Row, a.Col); err != nil {
 		return nil, err
 	}
 	return part, part.setCallbacks(part.plan, part.on)
@@ -60,7 +54,7 @@ func (pl *Plan) PartAs(p *gemm.Problem, row, col int) (*Plan, error) {
 	var err error
 	switch {
 	case pl.Order() != "":
-		part.plan, err = pl.plan.(backend.Divisible).Part(&part.Problem, row, col)
+		part.plan, err = pl.plan.Part(&part.Problem, row, col)
 	case p.M == pl.Problem.M && p.N == pl.Problem.N:
 		part.plan, err = pl.on.Plan(&part.Problem, &part.options, nil)
 	default:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/verify"
 )
@@ -48,13 +47,15 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 	}
 	start := time.Now()
 	defer func() { pl.took = took + time.Since(start) }()
-	if _, ok := pl.plan.(backend.EpilogueApplier); !ok && p.Invariance != gemm.NotInvariant {
-		// In its one order the product has the sums that were checked, and its bits do not depend on
-		// the verification.
-		return pl.compute(ctx, &all)
-	}
-	if err := pl.finish(ctx, sums, b); err != nil {
-		return err
+	if !pl.plan.Finish(sums, b) {
+		if p.Invariance != gemm.NotInvariant {
+			// In its one order the product has the sums that were checked, and its bits do not depend on
+			// the verification.
+			return pl.compute(ctx, &all)
+		}
+		if err := pl.finish(ctx, sums, b); err != nil {
+			return err
+		}
 	}
 	if pl.Tile != nil {
 		pl.Tile(0, 0, p.M, p.N)
@@ -62,13 +63,8 @@ func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
 	return nil
 }
 
-// finish computes C from α·op(A)·op(B) + β·C, which sums holds in ScaleType: with the plan's own
-// epilogue if it can, and otherwise element by element.
+// finish computes C element by element from α·op(A)·op(B) + β·C, which sums holds in ScaleType.
 func (pl *Plan) finish(ctx context.Context, sums []byte, b gemm.Buffers) error {
-	if plan, ok := pl.plan.(backend.EpilogueApplier); ok {
-		plan.Finish(sums, b)
-		return nil
-	}
 	p := &pl.Problem
 	from, to, up := gemm.Dense(p.ScaleType(), p.M, p.N), p.Layouts[gemm.C], 0.0
 	for i := range p.M {
@@ -103,7 +99,7 @@ func (pl *Plan) sumsChecked(ctx context.Context, up bool, b gemm.Buffers) (sums 
 		p = &other
 	}
 	linear, lb := verify.Linear(p, b)
-	inner, err := pl.planSums(ctx, up)
+	inner, err := pl.planSums(up)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -114,7 +110,7 @@ func (pl *Plan) sumsChecked(ctx context.Context, up bool, b gemm.Buffers) (sums 
 }
 
 // planSums plans the product of sumsChecked: for a part, as a part of the sums of the whole.
-func (pl *Plan) planSums(ctx context.Context, up bool) (*Plan, error) {
+func (pl *Plan) planSums(up bool) (*Plan, error) {
 	of := cmp.Or(pl.whole, pl)
 	request := pl.Request
 	request.Problem = of.Problem
@@ -122,16 +118,16 @@ func (pl *Plan) planSums(ctx context.Context, up bool) (*Plan, error) {
 		request.Problem = of.Problem.Other()
 	}
 	request.Problem = verify.LinearProblem(&request.Problem)
-	request.Verify, request.Tile, request.Kernel, request.Device = false, nil, pl.Kernel(), pl.Device()
-	if pl.whole == nil {
-		return New(ctx, request)
+	request.Verify, request.Tile, request.Kernel = false, nil, pl.Kernel()
+	if pl.whole != nil {
+		request.Choice = nil // of this process alone, or of another one
 	}
-	request.Choice = nil // of this process alone, or of another one
-	inner, err := New(ctx, request)
-	if err != nil {
-		return nil, err
+	inner := &Plan{Request: request}
+	err := inner.planOn(pl.on)
+	if err == nil && pl.whole != nil {
+		return inner.Part(pl.area)
 	}
-	return inner.Part(pl.area)
+	return inner, err
 }
 
 // runChecked calls run, which computes p, and checks the result.

@@ -21,15 +21,7 @@ import (
 // the device when it is first used, and never closes it.
 type Backend struct{ Device backend.Device }
 
-var (
-	_ backend.Backend          = Backend{}
-	_ backend.Tunable          = Backend{}
-	_ backend.ProgressReporter = (*plan)(nil)
-	_ backend.BatchRunner      = (*plan)(nil)
-	_ backend.GroupRunner      = (*plan)(nil)
-	_ backend.Explainer        = (*plan)(nil)
-	_ backend.Divisible        = (*plan)(nil)
-)
+var _ backend.Tunable = Backend{}
 
 // Kernels implements [backend.Backend].
 func (Backend) Kernels() []backend.Kernel {
@@ -57,9 +49,6 @@ func (b Backend) Open() error {
 
 // Plan implements [backend.Backend].
 func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (backend.Plan, error) {
-	if o.Packed != nil {
-		return nil, fmt.Errorf("%w: a packed B on device %v", gemm.ErrUnsupported, b)
-	}
 	on, err := Keep(b.Device)
 	if err != nil {
 		return nil, err
@@ -152,6 +141,7 @@ func PlanResident(b *exec.Backend, p *gemm.Problem, opt exec.Options) (*exec.Pla
 
 // plan is a planned product of matrices in host memory.
 type plan struct {
+	backend.BasePlan
 	on       *stream.Backend
 	host     *stream.Plan
 	problem  *gemm.Problem
@@ -164,7 +154,7 @@ func (pl *plan) Prepare(ctx context.Context) error { return pl.host.Compile(ctx)
 // PrepareTime implements [backend.Plan].
 func (pl *plan) PrepareTime() time.Duration { return pl.host.CompileTime() }
 
-// ReportProgress implements [backend.ProgressReporter]. Only emulated GPUs report their progress.
+// ReportProgress implements [backend.Plan]. Only emulated GPUs report their progress.
 func (pl *plan) ReportProgress(f func(done, total int64)) {
 	if pl.on.Info().Emulated {
 		pl.progress = f
@@ -183,9 +173,6 @@ func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
 
 // KernelName implements [backend.Plan].
 func (pl *plan) KernelName() string { return pl.host.Kernel.Name }
-
-// Workers implements [backend.Plan].
-func (pl *plan) Workers() int { return 0 }
 
 // Detail implements [backend.Plan].
 func (pl *plan) Detail() string { return pl.host.Detail() }
@@ -209,17 +196,20 @@ func (pl *plan) Memory() int {
 // Accuracy implements [backend.Plan].
 func (pl *plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.host.Kernel.Accuracy(p) }
 
-// RunBatch implements [backend.BatchRunner].
+// CanRunBatch implements [backend.Plan].
+func (pl *plan) CanRunBatch() bool { return true }
+
+// RunBatch implements [backend.Plan].
 func (pl *plan) RunBatch(ctx context.Context, kernel string, all []gemm.Buffers) error {
 	return pl.on.RunBatch(ctx, pl.problem, Options(kernel), pl.host.Limit, all)
 }
 
-// RunGroups implements [backend.GroupRunner].
+// RunGroups implements [backend.Plan].
 func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, bs [][]byte, ends []int32) error {
 	return pl.on.RunGroups(ctx, pl.problem, Options(kernel), pl.host.Limit, *b, bs, ends)
 }
 
-// Reasoning implements [backend.Explainer].
+// Reasoning implements [backend.Plan].
 func (pl *plan) Reasoning() (count int, text string) {
 	all := pl.host.Considered()
 	if len(all) == 0 {
@@ -228,18 +218,18 @@ func (pl *plan) Reasoning() (count int, text string) {
 	return len(all), choose.Reasoning(all)
 }
 
-// Program implements [backend.Explainer].
+// Program implements [backend.Plan].
 func (pl *plan) Program() string { return stream.Program([]*stream.Plan{pl.host}) }
 
-// Order implements [backend.Divisible].
+// Order implements [backend.Plan].
 func (pl *plan) Order() string { return pl.host.Order() }
 
-// Choice implements [backend.Divisible].
+// Choice implements [backend.Plan].
 func (pl *plan) Choice() backend.Choice {
 	return backend.Choice{Kernel: pl.host.Kernel.Name, Tile: pl.host.Config.Tile.String()}
 }
 
-// Part implements [backend.Divisible].
+// Part implements [backend.Plan].
 func (pl *plan) Part(p *gemm.Problem, row, col int) (backend.Plan, error) {
 	return &plan{on: pl.on, host: pl.host.PartOf(p, row, col), problem: p}, nil
 }

@@ -14,7 +14,10 @@ import (
 	"tilework/internal/split"
 )
 
-// RunBatch implements [backend.BatchRunner]. Each GPU computes some of the products, all with the
+// CanRunBatch implements [backend.Plan].
+func (pl *plan) CanRunBatch() bool { return true }
+
+// RunBatch implements [backend.Plan]. Each GPU computes some of the products, all with the
 // kernel and the tile that the first GPU chooses for the whole batch.
 func (pl *plan) RunBatch(ctx context.Context, kernel string, all []gemm.Buffers) error {
 	if len(all) == 0 {
@@ -42,7 +45,7 @@ func (pl *plan) products(n int) ([]program.Span, error) {
 	return split.Products(n, rates), err
 }
 
-// Division implements [backend.BatchDivider].
+// Division implements [backend.Plan].
 func (pl *plan) Division(n int) string {
 	parts, err := pl.products(n)
 	if err != nil {
@@ -57,7 +60,7 @@ func (pl *plan) Division(n int) string {
 	return strings.Join(all, "; ")
 }
 
-// RunGroups implements [backend.GroupRunner]. Each GPU computes some of the groups, as in RunBatch.
+// RunGroups implements [backend.Plan]. Each GPU computes some of the groups, as in RunBatch.
 func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, bs [][]byte, ends []int32) error {
 	p := pl.whole.Host()
 	batch, err := pl.members[0].PlanGroups(p, gpu.Options(kernel), len(ends))

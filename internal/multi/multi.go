@@ -23,18 +23,7 @@ import (
 // closes them.
 type Backend struct{ Device backend.Device }
 
-var (
-	_ backend.Backend          = Backend{}
-	_ backend.Tunable          = Backend{}
-	_ backend.Plan             = (*plan)(nil)
-	_ backend.ProgressReporter = (*plan)(nil)
-	_ backend.TimePredictor    = (*plan)(nil)
-	_ backend.BreakdownRunner  = (*plan)(nil)
-	_ backend.BatchRunner      = (*plan)(nil)
-	_ backend.BatchDivider     = (*plan)(nil)
-	_ backend.GroupRunner      = (*plan)(nil)
-	_ backend.Explainer        = (*plan)(nil)
-)
+var _ backend.Tunable = Backend{}
 
 // member is an open GPU of a list.
 type member struct {
@@ -85,9 +74,6 @@ var minDivided = time.Millisecond
 // Plan implements [backend.Backend]. The first GPU chooses the kernel and the order of the sums.
 // The product is divided only if it is then predicted to take less time.
 func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (backend.Plan, error) {
-	if o.Packed != nil {
-		return nil, fmt.Errorf("%w: a packed B on device %v", gemm.ErrUnsupported, b)
-	}
 	all, err := b.open()
 	if err != nil {
 		return nil, err
@@ -103,14 +89,14 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 	}
 	first.Limit = o.GPUMemory
 	whole := &plan{members: all, whole: first, shares: []share{{all[0].device, first}}}
-	if len(all) == 1 || problem.Empty() || !problem.ReadsAB() || whole.Predicted() < minDivided {
+	if len(all) == 1 || problem.Empty() || !problem.ReadsAB() || first.Predicted() < minDivided {
 		return whole, nil
 	}
 	divided := &plan{members: all, whole: first}
 	if divided.shares, err = divide(first, all); err != nil {
 		return nil, err
 	}
-	if divided.Predicted() < whole.Predicted() {
+	if divided.Predicted(0) < first.Predicted() {
 		return divided, nil
 	}
 	return whole, nil
@@ -154,6 +140,7 @@ func onEach(first *stream.Plan, all []member) (plans []*stream.Plan, rates []flo
 
 // plan is a planned product.
 type plan struct {
+	backend.BasePlan
 	members  []member
 	whole    *stream.Plan // on the first GPU
 	shares   []share
@@ -179,7 +166,7 @@ func (pl *plan) PrepareTime() (longest time.Duration) {
 	return longest
 }
 
-// ReportProgress implements [backend.ProgressReporter]. Only emulated GPUs report their progress.
+// ReportProgress implements [backend.Plan]. Only emulated GPUs report their progress.
 func (pl *plan) ReportProgress(f func(done, total int64)) {
 	if pl.whole.Backend().Info().Emulated {
 		pl.progress = f
@@ -213,7 +200,7 @@ func (pl *plan) run(ctx context.Context, plans []*stream.Plan, b *gemm.Buffers) 
 	return err
 }
 
-// RunBreakdown implements [backend.BreakdownRunner].
+// RunBreakdown implements [backend.Plan].
 func (pl *plan) RunBreakdown(ctx context.Context, b *gemm.Buffers) ([]timeline.Breakdown, error) {
 	var devices []device.Device
 	for _, s := range pl.shares {
@@ -268,10 +255,7 @@ func Each(parent context.Context, n int, device func(int) backend.Device,
 	return failed
 }
 
-// Reasoning implements [backend.Explainer]. The first GPU has chosen the kernel.
-func (pl *plan) Reasoning() (count int, text string) { return 0, "" }
-
-// Program implements [backend.Explainer].
+// Program implements [backend.Plan].
 func (pl *plan) Program() string {
 	var plans []*stream.Plan
 	for _, s := range pl.shares {
@@ -280,8 +264,8 @@ func (pl *plan) Program() string {
 	return stream.Program(plans)
 }
 
-// Predicted implements [backend.TimePredictor].
-func (pl *plan) Predicted() (longest time.Duration) {
+// Predicted implements [backend.Plan].
+func (pl *plan) Predicted(int) (longest time.Duration) {
 	for _, s := range pl.shares {
 		longest = max(longest, s.Plan.Predicted())
 	}
@@ -290,9 +274,6 @@ func (pl *plan) Predicted() (longest time.Duration) {
 
 // KernelName implements [backend.Plan].
 func (pl *plan) KernelName() string { return pl.whole.Kernel.Name }
-
-// Workers implements [backend.Plan].
-func (pl *plan) Workers() int { return 0 }
 
 // Detail implements [backend.Plan].
 func (pl *plan) Detail() string {

@@ -7,7 +7,7 @@ import (
 	"tilework/internal/program"
 )
 
-// Order describes the order of the sums; see [backend.Divisible].
+// Order describes the order of the sums; see [backend.Plan.Order].
 func (pl *Plan) Order() string {
 	o := pl.Schedule().order
 	side := "rows"
