@@ -2,7 +2,6 @@ package resident
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tilework/internal/device"
@@ -43,21 +42,15 @@ func (x *division) run(ctx context.Context, p *Product, blocks *[gemm.Operands]*
 	if err := x.compile(ctx); err != nil {
 		return err
 	}
-	for {
+	x, err := program.Reserve(x, func(x *division) error {
 		r := x.execution()
 		r.product, r.blocks = p, *blocks
-		err := r.reserve()
-		if err == nil {
-			return r.execute(ctx)
-		}
-		err = device.Join(err, r.free())
-		if !errors.Is(err, device.ErrOutOfMemory) {
-			return err
-		}
-		if x = x.smaller(); x == nil {
-			return err
-		}
+		return r.reserve()
+	}, func(x *division) error { return x.execution().free() }, (*division).smaller)
+	if err != nil {
+		return err
 	}
+	return x.execution().execute(ctx)
 }
 
 // reserve allocates the memory for gathered operands and for the launches.

@@ -166,8 +166,8 @@ func (x *division) launch(member int, p *split.Panel) (l launch) {
 	return l
 }
 
-// smaller returns the same division with smaller panels, or nil if it has none.
-func (x *division) smaller() *division {
+// smaller returns the same division with smaller panels, and false if it has none.
+func (x *division) smaller() (*division, bool) {
 	panels := func(of *division) (n int) {
 		for i := range of.Shares {
 			n += len(of.Shares[i].Panels)
@@ -179,10 +179,10 @@ func (x *division) smaller() *division {
 		less.Plan = x.Smaller(x.Plan, less.PanelBytes)
 		if panels(&less) > panels(x) {
 			less.planLaunches()
-			return &less
+			return &less, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // rate returns the rate in bytes per second at which each member receives copies while all do: that

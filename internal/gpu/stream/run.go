@@ -189,23 +189,20 @@ func (x *part) reserve(s *schedule) (*schedule, error) {
 		return nil, fmt.Errorf("%w: %v needs %d bytes in the smallest blocks, and the limit is %d", device.ErrOutOfMemory,
 			x.plan.host, s.Memory(), limit)
 	}
-	for {
-		err := x.allocate(s)
-		if err == nil || !errors.Is(err, device.ErrOutOfMemory) {
-			return s, err
-		}
-		if err := x.free(); err != nil {
-			return nil, err
-		}
-		less := x.plan.Smaller(s, s.Memory()/4*3)
-		if less == nil {
-			less = x.plan.smallest(s.order)
-		}
-		if less.Memory() >= s.Memory() {
-			return nil, fmt.Errorf("%v in the smallest blocks, which need %d bytes: %w", x.plan.host, s.Memory(), err)
-		}
-		s = less
+	s, err := program.Reserve(s, x.allocate, func(*schedule) error { return x.free() }, x.smaller)
+	if errors.Is(err, device.ErrOutOfMemory) {
+		err = fmt.Errorf("%v in the smallest blocks, which need %d bytes: %w", x.plan.host, s.Memory(), err)
 	}
+	return s, err
+}
+
+// smaller returns a schedule that needs less memory, and false if there is none.
+func (x *part) smaller(s *schedule) (*schedule, bool) {
+	less := x.plan.Smaller(s, s.Memory()/4*3)
+	if less == nil {
+		less = x.plan.smallest(s.order)
+	}
+	return less, less.Memory() < s.Memory()
 }
 
 func (x *part) allocate(s *schedule) (err error) {
