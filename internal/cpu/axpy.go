@@ -20,7 +20,7 @@ import (
 // A product with few columns is computed as its transpose, which swaps A and B. The rows of the
 // transposed C are not contiguous in memory, so their sums go to scratch memory first.
 type axpy[T scalar] struct {
-	*microKernel[T]
+	mk          *microKernel[T]
 	m, n, k     int
 	small       operand[T] // A as stored
 	layout      *gemm.Layout
@@ -50,7 +50,7 @@ const (
 // prepare sets up the product, or with swapAB its transpose. d must be zero.
 func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p, threads, swapped := pl.Problem, pl.Threads, pl.method.swapAB
-	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
+	d.mk, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
 	small, large := gemm.A, gemm.B
 	d.m, d.n, d.swapped = p.M, p.N, swapped
 	if swapped {
@@ -71,15 +71,15 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		whole = d.depth
 	}
 	d.partial.deferAlpha(p, d.k <= whole, &d.alpha, &d.betaOfSums)
-	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
+	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.mk.NR)
 	if d.c.cs != 1 {
-		d.nc = equalParts(d.n, axpySums/d.m, d.NR)
+		d.nc = equalParts(d.n, axpySums/d.m, d.mk.NR)
 	}
 	if d.b.widen != nil {
-		d.nc = equalParts(d.n, min(d.nc, axpyWidenedCols), d.NR)
+		d.nc = equalParts(d.n, min(d.nc, axpyWidenedCols), d.mk.NR)
 	}
 	if threads > 1 {
-		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
+		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.mk.NR)
 	}
 }
 
@@ -158,7 +158,7 @@ func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, piece []T) {
 	} else {
 		d.sumRows(j0, cols, c, ldc, piece)
 	}
-	d.partial.finish(d.microKernel, d.m, cols, c, ldc)
+	d.partial.finish(d.mk, d.m, cols, c, ldc)
 }
 
 // sumRows is sum with kernels that add a few rows of B to a few rows of C.
@@ -168,11 +168,11 @@ func (d *axpy[T]) sumRows(j0, cols int, c []T, ldc int, piece []T) {
 		depth := min(d.depth, d.k-p0)
 		b, ldb := d.b.readBlock(p0, j0, depth, cols, piece)
 		for i := 0; i < d.m; {
-			x := min(bits.Len(uint(d.m-i)), len(d.Update)) - 1
+			x := min(bits.Len(uint(d.m-i)), len(d.mk.Update)) - 1
 			beta := beta
 			for p := p0; p < p0+depth; {
-				y := min(bits.Len(uint(p0+depth-p)), len(d.Update[x])) - 1
-				d.Update[x][y](d.a.at(i, p), d.a.rs, d.a.cs, &slice(b, (depth-1)*ldb+cols)[(p-p0)*ldb], ldb,
+				y := min(bits.Len(uint(p0+depth-p)), len(d.mk.Update[x])) - 1
+				d.mk.Update[x][y](d.a.at(i, p), d.a.rs, d.a.cs, &slice(b, (depth-1)*ldb+cols)[(p-p0)*ldb], ldb,
 					&c[i*ldc], ldc, cols, d.alpha, beta)
 				beta = 1
 				p += 1 << y

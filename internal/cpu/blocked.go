@@ -30,7 +30,7 @@ import (
 // outer three loops are phases of the job: each block has one phase for packing and one for
 // computing.
 type blocked[T scalar] struct {
-	*microKernel[T]
+	mk          *microKernel[T]
 	m, n, k     int // k counts steps: one element each, or Group elements
 	a, b        operand[T]
 	alpha, beta T
@@ -72,7 +72,7 @@ type blocked[T scalar] struct {
 func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked[T] {
 	p, packed := pl.Problem, pl.packed
 	d := blocked[T]{
-		microKernel: mk, m: p.M, n: p.N, k: mk.steps(p.K),
+		mk: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: alphaOf[T](p), beta: T(real(p.Beta)),
 		onTile:  pl.onTile,
@@ -91,8 +91,8 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	}
 	d.partial.deferAlpha(p, d.k <= d.kc, &d.alpha, &d.beta)
 	d.copies = packed == nil && mk.canCopy(p) &&
-		(d.threads == 1 || d.m <= copiedBlocks*d.mc && d.n >= d.threads*max(d.m/2, mk.NR))
-	d.keeps = d.threads == 1 && d.m > d.mc
+		(d.threads == 1 || d.m <= copiedBlocks*d.mk.mc && d.n >= d.threads*max(d.m/2, mk.NR))
+	d.keeps = d.threads == 1 && d.m > d.mk.mc
 	if packed != nil && len(packed.data) > 0 {
 		d.usePacked(p, packed)
 	}
@@ -121,19 +121,19 @@ const columnsPerRow = 8
 // packed in parts that stay in L2 until they are multiplied: B for few rows, A for few columns or,
 // on a single thread, always. L2 is assumed to hold two blocks of A.
 func (d *blocked[T]) blocks() (ms, ns int) {
-	ms, ns = d.microKernel.ms, d.microKernel.ns
-	few, again := 2*d.mc-d.m, d.scratch && d.k > d.kc // whether each block of columns packs A again
-	if d.m <= d.mc && !d.copies && d.packedB == nil && (!again || columnsPerRow*d.m <= few) {
+	ms, ns = d.mk.ms, d.mk.ns
+	few, again := 2*d.mk.mc-d.m, d.scratch && d.k > d.kc // whether each block of columns packs A again
+	if d.m <= d.mk.mc && !d.copies && d.packedB == nil && (!again || columnsPerRow*d.m <= few) {
 		ns = min(ns, d.threads*few)
 	}
 	if d.scratch {
 		if d.k <= d.kc { // no sums wait in scratch memory for the next block of K, so L2 holds them all
-			ms = min(ms, d.threads*d.mc)
+			ms = min(ms, d.threads*d.mk.mc)
 		}
 		return min(ms, 1024), ns
 	}
-	if d.packsA && (d.threads == 1 || d.n <= d.mc) {
-		ms = min(ms, d.threads*d.mc)
+	if d.packsA && (d.threads == 1 || d.n <= d.mk.mc) {
+		ms = min(ms, d.threads*d.mk.mc)
 	}
 	return ms, ns
 }
@@ -142,14 +142,14 @@ func (d *blocked[T]) blocks() (ms, ns int) {
 // panel of B.
 func (d *blocked[T]) rowElems() int {
 	if d.halves {
-		return d.tmpElems() + d.kc*d.NR
+		return d.tmpElems() + d.kc*d.mk.NR
 	}
 	return d.tmpElems()
 }
 
 // tmpElems returns the maximum number of elements under conversion: a row along K, the columns of
 // an epilogue, or the steps of a block of A.
-func (d *blocked[T]) tmpElems() int { return max(d.kc, epilogueCols, d.Block*d.MR) }
+func (d *blocked[T]) tmpElems() int { return max(d.kc, epilogueCols, d.mk.Block*d.mk.MR) }
 
 // tmp returns a worker's memory for elements under conversion, panelOf its memory for a panel of B.
 func (d *blocked[T]) tmp(worker int) []T     { return d.rows[worker*d.rowElems():][:d.tmpElems()] }
@@ -166,9 +166,9 @@ func (d *blocked[T]) sizes() (a, b, c int) {
 	switch {
 	case d.packedB != nil:
 	case d.copies && !d.keeps:
-		b = d.threads * d.kc * d.NR
+		b = d.threads * d.kc * d.mk.NR
 	default:
-		b = d.ns * (d.headerRows() + d.kc)
+		b = d.ns * (d.mk.headerRows() + d.kc)
 	}
 	return a, b, c
 }
@@ -285,7 +285,7 @@ func (d *blocked[T]) enter(phase, worker int) (tasks int) {
 		w.a = d.panels(&d.a, ints.CeilDiv(w.rows, d.height), w.deep, 0)
 	}
 	if d.packedB == nil && !d.copies && !(same && row > 0) {
-		w.b = d.panels(&d.b, ints.CeilDiv(w.cols, d.NR), w.deep, d.headerRows())
+		w.b = d.panels(&d.b, ints.CeilDiv(w.cols, d.mk.NR), w.deep, d.mk.headerRows())
 	}
 	return d.threads * (w.a.perQueue + w.b.perQueue)
 }
@@ -300,7 +300,7 @@ func (d *blocked[T]) panels(o *operand[T], count, deep, top int) panels {
 	case d.threads == 1 && !o.alongK:
 		p.deep, p.parts, p.rowwise = least, ints.CeilDiv(deep, least), true
 	case d.threads > 1:
-		unit := max(d.Block, 8)
+		unit := max(d.mk.Block, 8)
 		p.deep = max(least, ints.CeilDiv(ints.CeilDiv(deep, ints.CeilDiv(4*d.threads, count)), unit)*unit)
 		p.parts = ints.CeilDiv(deep, p.deep)
 	}
@@ -319,20 +319,20 @@ const (
 // other workers can steal some. Consecutive tasks are side by side and use the same rows of A.
 func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
 	rows := ints.CeilDiv(ints.CeilDiv(w.rows, d.height), d.grid.down) * d.height
-	cols := ints.CeilDiv(ints.CeilDiv(w.cols, d.NR), d.grid.across) * d.NR
+	cols := ints.CeilDiv(ints.CeilDiv(w.cols, d.mk.NR), d.grid.across) * d.mk.NR
 	deep := max(w.deep, 1)
-	mc = equalParts(rows, d.mc, d.height)
+	mc = equalParts(rows, d.mk.mc, d.height)
 	work := maxTaskOps
 	if d.threads > 1 {
 		work = min(work, max(minTaskOps, rows*cols*deep/4))
-		if mc*d.NR*deep > work && rows*cols < 4*mc*d.NR {
-			mc = equalParts(mc, work/(d.NR*deep), d.height)
+		if mc*d.mk.NR*deep > work && rows*cols < 4*mc*d.mk.NR {
+			mc = equalParts(mc, work/(d.mk.NR*deep), d.height)
 		}
 	}
 	if d.copies && !d.keeps {
 		mc = rows
 	}
-	nc = min(cols, max(1, work/(mc*deep)/d.NR)*d.NR)
+	nc = min(cols, max(1, work/(mc*deep)/d.mk.NR)*d.mk.NR)
 	across = ints.CeilDiv(cols, nc)
 	return mc, nc, across, ints.CeilDiv(rows, mc) * across
 }
@@ -343,7 +343,7 @@ func (d *blocked[T]) do(task, worker int) {
 		perQueue := w.a.perQueue + w.b.perQueue
 		queue, task := task/perQueue, task%perQueue
 		if task < w.b.perQueue {
-			d.pack(d.bPack, &d.b, d.NR, w.j0, w.cols, w.b, queue, task, w, worker)
+			d.pack(d.bPack, &d.b, d.mk.NR, w.j0, w.cols, w.b, queue, task, w, worker)
 		} else {
 			d.pack(d.aPack, &d.a, d.height, w.i0, w.rows, w.a, queue, task-w.b.perQueue, w, worker)
 		}
@@ -351,9 +351,9 @@ func (d *blocked[T]) do(task, worker int) {
 	}
 	queue, task := task/w.perQueue, task%w.perQueue
 	i, iEnd := part(ints.CeilDiv(w.rows, d.height), queue%d.grid.down, d.grid.down)
-	j, jEnd := part(ints.CeilDiv(w.cols, d.NR), queue/d.grid.down, d.grid.across)
+	j, jEnd := part(ints.CeilDiv(w.cols, d.mk.NR), queue/d.grid.down, d.grid.across)
 	i, iEnd = i*d.height+task/w.tilesAcross*w.mc, min(iEnd*d.height, w.rows)
-	j, jEnd = j*d.NR+task%w.tilesAcross*w.nc, min(jEnd*d.NR, w.cols)
+	j, jEnd = j*d.mk.NR+task%w.tilesAcross*w.nc, min(jEnd*d.mk.NR, w.cols)
 	if i < iEnd && j < jEnd {
 		d.compute(w, i, j, min(w.mc, iEnd-i), min(w.nc, jEnd-j), worker)
 	}
@@ -373,7 +373,7 @@ func (d *blocked[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, queue
 	panel := dst[x*(ps.headerRows+w.deep):]
 	o.pack(panel[(ps.headerRows+p)*r:], r, x0+x, min(r, n-x), w.p0+p, min(ps.deep, w.deep-p), d.tmp(worker))
 	if ps.headerRows > 0 {
-		d.Compensate(w.deep, &panel[0])
+		d.mk.Compensate(w.deep, &panel[0])
 	}
 }
 
@@ -398,26 +398,26 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	copies := w.copies && i == 0
 	first, high := d.height, d.height // rows that the first call computes, and each further one
 	switch {
-	case d.Block > 0:
-		high = epilogueCols / d.MR * d.MR
+	case d.mk.Block > 0:
+		high = epilogueCols / d.mk.MR * d.mk.MR
 		first = high
 	case d.packsA || d.nonTemporal: // only whole tiles are written with non-temporal stores
-	case copies && rows >= d.MR:
-		high = equalParts(rows-d.MR, d.MR, 1) // equal heights, without a tile of a few rows at the end
+	case copies && rows >= d.mk.MR:
+		high = equalParts(rows-d.mk.MR, d.mk.MR, 1) // equal heights, without a tile of a few rows at the end
 	default:
-		high = equalParts(rows, d.MR, 1)
+		high = equalParts(rows, d.mk.MR, 1)
 		first = high
 	}
 	finishes := last && (d.epilogue.needed || d.partial.deferred)
-	for jr := 0; jr < cols; jr += d.NR {
+	for jr := 0; jr < cols; jr += d.mk.NR {
 		b, ahead := d.panel(w, j+jr, worker)
-		cols := min(d.NR, cols-jr)
+		cols := min(d.mk.NR, cols-jr)
 		var raw lookahead[T]
-		copying := copies && rows >= d.MR && cols == d.NR // by the first tile
+		copying := copies && rows >= d.mk.MR && cols == d.mk.NR // by the first tile
 		if copies {
 			raw = d.panelAhead(w.p0, w.j0+j+jr, k)
 			if !copying {
-				d.b.pack(slice(b, k*d.NR), d.NR, w.j0+j+jr, cols, w.p0, k, d.tmp(worker))
+				d.b.pack(slice(b, k*d.mk.NR), d.mk.NR, w.j0+j+jr, cols, w.p0, k, d.tmp(worker))
 			}
 		}
 		for ir, m := 0, min(first, rows); ir < rows; ir, m = ir+m, min(high, rows-ir-m) {
@@ -427,31 +427,31 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 			}
 			a, rsa, csa := d.rowsOfA(w, i+ir)
 			next := &ahead[min(ir/d.height*fetched, len(ahead)-1)]
-			streams := d.nonTemporal && m == d.MR && cols == d.NR
+			streams := d.nonTemporal && m == d.mk.MR && cols == d.mk.NR
 			switch {
 			case d.tiles.kernels != nil:
 				panel, at := (*uint16)(unsafe.Pointer(b)), &c[at]
 				next, apart := d.tiles.ahead(ahead, ir, rows, k)
-				d.tiles.kernelFor(m)(k, a, csa, panel, next, d.NR, apart, at, d.ldc, m, cols, d.alpha, beta)
+				d.tiles.kernelFor(m)(k, a, csa, panel, next, d.mk.NR, apart, at, d.ldc, m, cols, d.alpha, beta)
 			case copying && ir == 0:
-				d.Copy(k, a, rsa, csa, &d.b.data[d.b.index(w.j0+j+jr, w.p0)], d.b.ld, &c[at], b, 0, d.ldc, cols, d.alpha,
-					beta)
+				d.mk.Copy(k, a, rsa, csa, &d.b.data[d.b.index(w.j0+j+jr, w.p0)], d.b.ld, &c[at], b, 0, d.ldc, cols,
+					d.alpha, beta)
 			case copies:
 				next, apart := raw.take(k / asm.DirectAhead)
-				kernel := d.Direct[m-1]
+				kernel := d.mk.Direct[m-1]
 				if streams {
-					kernel = d.Stream
+					kernel = d.mk.Stream
 				}
-				kernel(1, k, a, rsa, csa, b, d.NR, &c[at], next, apart, d.ldc, cols, d.alpha, beta)
+				kernel(1, k, a, rsa, csa, b, d.mk.NR, &c[at], next, apart, d.ldc, cols, d.alpha, beta)
 			case streams:
-				d.Stream(1, k, a, rsa, csa, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
-			case !d.packsA || m < len(d.Direct): // skips the rows that are padding
-				d.Direct[m-1](1, k, a, rsa, csa, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
+				d.mk.Stream(1, k, a, rsa, csa, b, d.mk.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
+			case !d.packsA || m < len(d.mk.Direct): // skips the rows that are padding
+				d.mk.Direct[m-1](1, k, a, rsa, csa, b, d.mk.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			default:
-				d.Packed(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
+				d.mk.Packed(k, a, b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			}
 			if finishes {
-				d.partial.finish(d.microKernel, m, cols, c[at:], d.ldc)
+				d.partial.finish(d.mk, m, cols, c[at:], d.ldc)
 				if d.epilogue.needed {
 					d.epilogue.apply(c[at:], d.ldc, w.i0+i+ir, w.j0+j+jr, m, cols, d.tmp(worker))
 				}

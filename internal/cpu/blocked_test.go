@@ -29,9 +29,9 @@ func TestFewRowsKeepBInL2(t *testing.T) {
 				}
 				pl.method = method{algorithm: algoBlocked, packsA: true}
 				d := newBlocked(&pl, k.f32, &gemm.Buffers{})
-				if _, b, _ := d.sizes(); b > 2*d.microKernel.mc*d.microKernel.kc {
+				if _, b, _ := d.sizes(); b > 2*d.mk.mc*d.mk.kc {
 					t.Errorf("%s, K = %d, C of %v: packs %d words of B at a time, want at most two blocks of A, %d", k.Name,
-						depth, out, b, 2*d.microKernel.mc*d.microKernel.kc)
+						depth, out, b, 2*d.mk.mc*d.mk.kc)
 				}
 			}
 		}

@@ -16,7 +16,7 @@ import (
 // rows, columns or steps of K that packed data would hardly be reused. A may be transposed. B is
 // packed if it is transposed, or if its method packs B.
 type direct[T scalar] struct {
-	*microKernel[T]
+	mk          *microKernel[T]
 	m, n, k     int
 	a, b, c     []T
 	rsa, csa    int // A's strides between rows and along K
@@ -101,7 +101,7 @@ func layoutBytes(l gemm.Layout) float64 {
 // return.
 func (d *direct[T]) prepare(p *gemm.Problem, pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	w := pl.method
-	d.microKernel, d.m, d.n, d.k = mk, p.M, p.N, p.K
+	d.mk, d.m, d.n, d.k = mk, p.M, p.N, p.K
 	d.a, d.b, d.c = dtype.View[T](b[gemm.A]), dtype.View[T](b[gemm.B]), dtype.View[T](b[gemm.C])
 	d.rsa, d.csa, d.ldb, d.ldc = p.A().LD, 1, p.B().LD, p.C().LD
 	d.alpha, d.beta = alphaOf[T](p), T(real(p.Beta))
@@ -149,22 +149,22 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		// a single task: the divisions below take as long as 8³
 	case d.stripsOfA:
 		rows := dtype.Of[T]().Elements(stripBytes) / (d.n + d.depth)
-		d.mc = equalParts(d.m, min(rows, ints.CeilDiv(d.m, 2*threads)), len(d.Direct))
+		d.mc = equalParts(d.m, min(rows, ints.CeilDiv(d.m, 2*threads)), len(d.mk.Direct))
 	case d.algorithm == algoStrips:
-		d.nc = equalParts(d.n, min(stripCols, ints.CeilDiv(d.n, 2*threads)), d.NR)
+		d.nc = equalParts(d.n, min(stripCols, ints.CeilDiv(d.n, 2*threads)), d.mk.NR)
 	case d.algorithm == algoStream:
 		d.divideStream()
 	case d.algorithm == algoCopy || threads == 1 && d.k > smallK && !d.packs() && dtype.Of[T]().Bytes(d.ldb) > pageBytes:
-		d.nc = equalParts(d.n, min(wideCBytes/dtype.Of[T]().Bytes(d.m), ints.CeilDiv(d.n, threads)), d.NR)
+		d.nc = equalParts(d.n, min(wideCBytes/dtype.Of[T]().Bytes(d.m), ints.CeilDiv(d.n, threads)), d.mk.NR)
 	case d.k <= smallK:
 		d.divideSmallK()
-		d.nonTemporal = d.passesCache(p, d.algorithm) && !d.epilogue.needed && d.onTile == nil &&
+		d.nonTemporal = d.mk.passesCache(p, d.algorithm) && !d.epilogue.needed && d.onTile == nil &&
 			(d.algorithm == algoRows || isLineAligned(d.c, d.ldc))
 	case threads == 1:
-		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.NR)
+		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.mk.NR)
 	default:
-		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.NR)
-		d.mc = equalParts(d.m, max(d.m*ints.CeilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
+		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.mk.NR)
+		d.mc = equalParts(d.m, max(d.m*ints.CeilDiv(d.n, d.nc)/(4*threads), 1), len(d.mk.Direct))
 	}
 	d.ownPanels = d.packs() && d.mc >= d.m && d.algorithm != algoRows
 }
@@ -173,11 +173,11 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 // large B divide it by columns instead, if they get equally many: otherwise each would read panels
 // that the others have packed.
 func (d *direct[T]) divideStream() {
-	d.mc = len(d.Direct)
+	d.mc = len(d.mk.Direct)
 	if d.threads == 1 || !d.packs() || d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n) {
 		return
 	}
-	nc := equalParts(d.n, ints.CeilDiv(d.n, d.threads), d.NR)
+	nc := equalParts(d.n, ints.CeilDiv(d.n, d.threads), d.mk.NR)
 	if last := d.n - (d.threads-1)*nc; 4*last >= 3*nc {
 		d.mc, d.nc = d.m, nc
 	}
@@ -187,20 +187,20 @@ func (d *direct[T]) divideStream() {
 // each thread.
 func (d *direct[T]) divideSmallK() {
 	tiles := smallKTiles
-	if d.n <= smallKTiles*d.NR {
+	if d.n <= smallKTiles*d.mk.NR {
 		tiles *= smallKTiles
 	}
-	if d.threads == 1 && d.packs() && d.algorithm != algoRows && d.m <= 2*tiles*len(d.Direct) {
+	if d.threads == 1 && d.packs() && d.algorithm != algoRows && d.m <= 2*tiles*len(d.mk.Direct) {
 		tiles *= 2 // tasks of all rows pack their own panels
 	}
-	d.mc = equalParts(d.m, tiles*len(d.Direct), len(d.Direct))
-	d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.NR)
+	d.mc = equalParts(d.m, tiles*len(d.mk.Direct), len(d.mk.Direct))
+	d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.mk.NR)
 	switch {
 	case d.threads == 1 || d.m >= 4*d.threads*d.mc:
-	case d.m >= 2*d.threads*len(d.Direct) && d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n):
-		d.mc = equalParts(d.m, ints.CeilDiv(d.m, 4*d.threads), len(d.Direct))
+	case d.m >= 2*d.threads*len(d.mk.Direct) && d.m*exchangeBytes > dtype.Of[T]().Bytes(d.k*d.n):
+		d.mc = equalParts(d.m, ints.CeilDiv(d.m, 4*d.threads), len(d.mk.Direct))
 	default:
-		d.nc = equalParts(d.n, min(d.nc, ints.CeilDiv(d.n, d.threads)), d.NR)
+		d.nc = equalParts(d.n, min(d.nc, ints.CeilDiv(d.n, d.threads)), d.mk.NR)
 	}
 }
 
@@ -320,7 +320,7 @@ func (d *direct[T]) copyElems() int {
 	if d.algorithm != algoCopy {
 		return 0
 	}
-	return d.threads * d.kc * d.NR
+	return d.threads * d.mk.kc * d.mk.NR
 }
 
 func (d *direct[T]) bytes() int {
@@ -418,7 +418,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	if tiledCols < cols {
 		d.computeEdge(i0, rows, d.edgeScratch[worker*d.edgeScratchSize():])
 	}
-	d.partial.finish(d.microKernel, rows, cols, c, d.ldc)
+	d.partial.finish(d.mk, rows, cols, c, d.ldc)
 	if d.nonTemporal {
 		asm.Fence()
 	}
@@ -433,11 +433,11 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 // updates returns the largest number of rows that an Update kernel computes, as a power of two, and
 // the number of kernels for them: there are kernels for outerSteps steps of K, if K has as many.
 func (d *direct[T]) updates() (most, depths int) {
-	most = len(d.Update)
-	for most > 1 && 1<<len(d.Update[most-1]) <= min(d.k, outerSteps) {
+	most = len(d.mk.Update)
+	for most > 1 && 1<<len(d.mk.Update[most-1]) <= min(d.k, outerSteps) {
 		most--
 	}
-	return most, len(d.Update[most-1])
+	return most, len(d.mk.Update[most-1])
 }
 
 // computeRows computes a part of C along its rows, with the Update kernels. It computes single rows
@@ -450,9 +450,9 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 	var ofRows []asm.Update[T]
 	switch {
 	case d.nonTemporal:
-		ofRows = d.StreamRow
+		ofRows = d.mk.StreamRow
 	case d.aligned:
-		ofRows = d.AlignedRow
+		ofRows = d.mk.AlignedRow
 	}
 	if ofRows != nil {
 		for i := i0; i < i0+rows; i++ {
@@ -466,7 +466,7 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 		beta := d.beta
 		for p := 0; p < d.k; {
 			y := min(bits.Len(uint(d.k-p)), depths) - 1
-			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
+			d.mk.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
 				d.alpha, beta)
 			beta = 1
 			p += 1 << y
@@ -482,7 +482,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 		if d.packs() {
 			b, ldb = d.panel(0, 0, d.k, worker), d.panelCols
 		}
-		d.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
+		d.mk.Narrow[d.k-1](rows, &d.a[i0*d.rsa], d.rsa, d.csa, b, ldb, &d.c[i0*d.ldc], d.ldc, cols, d.alpha)
 		return
 	}
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
@@ -492,14 +492,14 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 	}
 	strips := d.algorithm == algoStrips && !d.columns && !d.stripsOfA
 	panels := d.k > smallK && !d.packs() && !d.columns && d.algorithm != algoStream && d.algorithm != algoStrips
-	height := equalParts(rows, len(d.Direct), 1) // equal heights, without a tile of a few rows at the end
+	height := equalParts(rows, len(d.mk.Direct), 1) // equal heights, without a tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
 		if strips {
 			ahead = d.stripAhead(p+k, kc, j0, cols)
 		}
-		for j := j0; j < j0+cols; j += d.NR {
-			n := min(d.NR, j0+cols-j)
+		for j := j0; j < j0+cols; j += d.mk.NR {
+			n := min(d.mk.NR, j0+cols-j)
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
@@ -511,22 +511,22 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				ahead = d.panelAhead(p, j, k, j0, j0+cols)
 			}
 			i, high := i0, height
-			if d.algorithm == algoCopy && n == d.NR {
-				panel := &d.copyBuf[worker*d.kc*d.NR]
-				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha,
-					beta)
-				i += d.MR
-				b, ldb = panel, d.NR
-				high = equalParts(i0+rows-i, len(d.Direct), 1)
+			if d.algorithm == algoCopy && n == d.mk.NR {
+				panel := &d.copyBuf[worker*d.mk.kc*d.mk.NR]
+				d.mk.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n,
+					d.alpha, beta)
+				i += d.mk.MR
+				b, ldb = panel, d.mk.NR
+				high = equalParts(i0+rows-i, len(d.mk.Direct), 1)
 			}
 			for i < i0+rows {
 				m, tiles := min(high, i0+rows-i), 1
-				kernel := d.Direct[m-1]
+				kernel := d.mk.Direct[m-1]
 				switch {
-				case d.nonTemporal && m == d.MR && n == d.NR:
-					kernel = d.Stream
-				case d.algorithm == algoDeep && m <= len(d.Deep):
-					kernel = d.Deep[m-1]
+				case d.nonTemporal && m == d.mk.MR && n == d.mk.NR:
+					kernel = d.mk.Stream
+				case d.algorithm == algoDeep && m <= len(d.mk.Deep):
+					kernel = d.mk.Deep[m-1]
 				}
 				if d.columns {
 					tiles = min((i0+rows-i)/m, max(columnSteps/k, 1))

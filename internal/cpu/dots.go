@@ -13,7 +13,7 @@ import (
 // It suits products that take as long as reading one large matrix x: B transposed for small M, or A
 // for small N.
 type dots[T scalar] struct {
-	*microKernel[T]
+	mk *microKernel[T]
 	dotTiles[T]
 	k       int
 	widens  bool                 // whether x and y have another type than T, and are
@@ -67,7 +67,7 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		x, y = y, x
 		l, s = s, l
 	}
-	d.microKernel, d.k, d.threads = mk, p.K, pl.Threads
+	d.mk, d.k, d.threads = mk, p.K, pl.Threads
 	d.layout, d.yIsB = &p.Layouts[y], xIsA
 	d.copies = d.layout.Trans != d.yIsB && !(d.layout.Cols == 1 && d.layout.LD == 1)
 	if d.widens = p.In() != p.Accum(); d.widens {
@@ -127,7 +127,7 @@ func (mk *microKernel[T]) dotsTall(l, s, k int) bool {
 }
 
 // inTiles reports whether one call of a kernel reads all rows of y. C then has the sums.
-func (d *dots[T]) inTiles() bool { return !d.widens && d.s <= d.maxDotCols() }
+func (d *dots[T]) inTiles() bool { return !d.widens && d.s <= d.mk.maxDotCols() }
 
 func (d *dots[T]) reset() { *d = dots[T]{} }
 
@@ -301,8 +301,8 @@ func (d *dots[T]) computeRows(i, from int, memory, piece []T) {
 // leave steps that do not fill a vector to those that do not.
 func (d *dots[T]) sum(i, p int, sums, piece []T) (k int) {
 	k = min(d.kc, d.k-p)
-	if d.wide != nil && k >= d.lanes() {
-		k -= k % d.lanes()
+	if d.wide != nil && k >= d.mk.lanes() {
+		k -= k % d.mk.lanes()
 		x := &d.read.halves()[i*d.read.ld+p]
 		for j := 0; j < d.s; j += len(d.wide) {
 			d.wide[min(len(d.wide), d.s-j)-1](1, k, x, d.read.ld, d.y.at(j, p), d.y.rs, &sums[j*asm.DotRows])

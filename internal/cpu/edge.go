@@ -25,20 +25,20 @@ func (mk *microKernel[T]) edgeColumns(p *gemm.Problem) int {
 }
 
 // edgeScratchSize returns the size of a worker's memory for sums and columns of B.
-func (d *direct[T]) edgeScratchSize() int { return d.edgeCols * (d.NR + d.k) }
+func (d *direct[T]) edgeScratchSize() int { return d.edgeCols * (d.mk.NR + d.k) }
 
 // computeEdge computes the last columns of rows of C.
 func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 	j := d.n - d.edgeCols
-	sums, columns := memory[:d.edgeCols*d.NR], memory[d.edgeCols*d.NR:]
+	sums, columns := memory[:d.edgeCols*d.mk.NR], memory[d.edgeCols*d.mk.NR:]
 	rsb, csb := 1, d.ldb // strides of the transpose of op(B)
 	if d.transB {
 		rsb, csb = d.ldb, 1
 	}
 	b := strided[T]{d.b[j*rsb:], rsb, csb}
 	if d.csa != 1 {
-		for i := i0; i < i0+rows; i += d.NR {
-			d.computeEdgeAlongA(strided[T]{d.c, 1, d.ldc}, i, j, min(d.NR, i0+rows-i), b, sums)
+		for i := i0; i < i0+rows; i += d.mk.NR {
+			d.computeEdgeAlongA(strided[T]{d.c, 1, d.ldc}, i, j, min(d.mk.NR, i0+rows-i), b, sums)
 		}
 		return
 	}
@@ -46,7 +46,7 @@ func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 		b = b.copyRows(d.edgeCols, d.k, columns)
 	}
 	t := dotTiles[T]{x: d.a, ldx: d.rsa, y: b, c: strided[T]{d.c[j:], d.ldc, 1}, alpha: d.alpha}
-	t.prepare(d.microKernel, d.m, d.edgeCols, d.dotsTall(d.m, d.edgeCols, d.k))
+	t.prepare(d.mk, d.m, d.edgeCols, d.mk.dotsTall(d.m, d.edgeCols, d.k))
 	t.compute(i0, i0+rows, 0, d.k, d.beta, sums)
 }
 
@@ -56,16 +56,16 @@ func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], s
 	if d.beta != 0 {
 		for x := range d.edgeCols {
 			for y := range n {
-				sums[x*d.NR+y] = *c.at(j+x, i+y)
+				sums[x*d.mk.NR+y] = *c.at(j+x, i+y)
 			}
 		}
 	}
-	kernel := d.Direct[d.edgeCols-1]
-	if d.algorithm == algoDeep && d.edgeCols <= len(d.Deep) {
-		kernel = d.Deep[d.edgeCols-1]
+	kernel := d.mk.Direct[d.edgeCols-1]
+	if d.algorithm == algoDeep && d.edgeCols <= len(d.mk.Deep) {
+		kernel = d.mk.Deep[d.edgeCols-1]
 	}
-	kernel(1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, d.alpha, d.beta)
+	kernel(1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.mk.NR, n, d.alpha, d.beta)
 	for x := range d.edgeCols {
-		c.add(j+x, i, sums[x*d.NR:][:n], 1, 0)
+		c.add(j+x, i, sums[x*d.mk.NR:][:n], 1, 0)
 	}
 }

@@ -46,9 +46,9 @@ func (d *direct[T]) stripAhead(p, k, j0, cols int) lookahead[T] {
 // panelAhead is the lookahead of the panel of B that follows the one at (p, j), of k steps. The
 // task's columns are j0 to jEnd-1.
 func (d *direct[T]) panelAhead(p, j, k, j0, jEnd int) lookahead[T] {
-	at := p*d.ldb + j + d.NR
+	at := p*d.ldb + j + d.mk.NR
 	switch {
-	case j+d.NR < jEnd:
+	case j+d.mk.NR < jEnd:
 	case p+k < d.k:
 		at = (p+k)*d.ldb + j0
 	default:
@@ -60,8 +60,8 @@ func (d *direct[T]) panelAhead(p, j, k, j0, jEnd int) lookahead[T] {
 // panelAhead is the lookahead of the panel of B that follows the one at (p, j), of k steps, if
 // tiles copy B.
 func (d *blocked[T]) panelAhead(p, j, k int) lookahead[T] {
-	at := d.b.index(j+d.NR, p)
-	if j+d.NR >= d.n {
+	at := d.b.index(j+d.mk.NR, p)
+	if j+d.mk.NR >= d.n {
 		at = d.b.index(0, p+k)
 	}
 	return linesAhead(d.b.data, at, d.b.ld, k)

@@ -176,15 +176,15 @@ const packedInPlaceRows = 16
 
 // usePacked sets up the product for a B that was packed in advance.
 func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
-	d.packedLayout = d.newPackedLayout(p)
+	d.packedLayout = d.mk.newPackedLayout(p)
 	d.packedB = dtype.View[T](packed.data)
-	if d.m <= packedInPlaceRows && d.canReadInPlace(p) {
+	if d.m <= packedInPlaceRows && d.mk.canReadInPlace(p) {
 		d.packsA = false
 	}
 	if d.halves = d.packedLayout.size < dtype.Of[T]().Size(); d.halves {
 		d.b.raw = packed.data
 		if d.m <= widenPerTileRows {
-			d.tiles = d.wideningTiles(p.B().Type, d.m)
+			d.tiles = d.mk.wideningTiles(p.B().Type, d.m)
 			d.height = d.tiles.height
 		}
 	}
@@ -192,25 +192,25 @@ func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
 
 // panel returns the block's panel of column j, and the elements to prefetch next.
 func (d *blocked[T]) panel(w *phaseState, j, worker int) (b *T, ahead []T) {
-	deep, all := d.headerRows()+w.deep, d.bPack
+	deep, all := d.mk.headerRows()+w.deep, d.bPack
 	at := j * deep
 	if d.packedB != nil {
-		at, all = d.packedLayout.at(w.p0, w.j0+j, d.headerRows()), d.packedB
+		at, all = d.packedLayout.at(w.p0, w.j0+j, d.mk.headerRows()), d.packedB
 		switch {
 		case d.tiles.kernels != nil:
 			halves := dtype.View[T](d.b.raw[2*at:])
-			return unsafe.SliceData(halves), halves[min(d.NR*deep/2, len(halves)-1):]
+			return unsafe.SliceData(halves), halves[min(d.mk.NR*deep/2, len(halves)-1):]
 		case d.halves:
-			panel := d.panelOf(worker)[:w.deep*d.NR]
+			panel := d.panelOf(worker)[:w.deep*d.mk.NR]
 			d.b.copyRun(panel, at)
-			return unsafe.SliceData(panel), d.packedB[min((at+d.NR*deep)/2, len(d.packedB)-1):]
+			return unsafe.SliceData(panel), d.packedB[min((at+d.mk.NR*deep)/2, len(d.packedB)-1):]
 		}
 	}
 	if d.copies && !d.keeps {
-		return &all[worker*d.kc*d.NR], all[len(all)-1:]
+		return &all[worker*d.kc*d.mk.NR], all[len(all)-1:]
 	}
-	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {
-		ahead = ahead[d.NR*deep:]
+	if b, ahead = &all[at], all[at:]; j+d.mk.NR < w.cols {
+		ahead = ahead[d.mk.NR*deep:]
 	}
 	return b, ahead
 }

@@ -172,7 +172,7 @@ func TestPackedHalvesPadLittle(t *testing.T) {
 					t.Fatal(err)
 				}
 				d := newBlocked(&pl, k.f32, &gemm.Buffers{})
-				least := ints.CeilDiv(m, ints.CeilDiv(m, d.MR))
+				least := ints.CeilDiv(m, ints.CeilDiv(m, d.mk.MR))
 				if d.tiles.kernels == nil || d.height < least || d.height > least+1 {
 					t.Errorf("%s, %v: %d rows in tiles of %d: want %d or %d", k.Name, in, m, d.height, least, least+1)
 				}

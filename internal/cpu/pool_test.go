@@ -320,7 +320,7 @@ func TestTilesCoverC(t *testing.T) {
 			m.free = allocAligned(d.bytes())
 			d.bind(&m, make([]phaseState, threads))
 			sum := make([]int, len(d.c)) // number of computations of each element
-			d.Packed = func(_ int, _, _, c, _ *float32, ldc, m, n int, _, _ float32) {
+			d.mk.Packed = func(_ int, _, _, c, _ *float32, ldc, m, n int, _, _ float32) {
 				at := int(uintptr(unsafe.Pointer(c))-uintptr(unsafe.Pointer(&d.c[0]))) / 4
 				for i := range m {
 					for j := range n {

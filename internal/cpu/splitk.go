@@ -16,7 +16,7 @@ import (
 // phase adds the sums of the parts in order. The cuts, and with them the bits of C, depend on the
 // shape alone.
 type splitK[T scalar] struct {
-	*microKernel[T]
+	mk           *microKernel[T]
 	kernel       *Kernel
 	piece        gemm.Problem // the first piece
 	method       method       // of each piece
@@ -79,7 +79,7 @@ func setDepth(p *gemm.Problem, k int) {
 func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p := pl.Problem
 	depth := pieceDepth(p)
-	d.microKernel, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
+	d.mk, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
 	d.piece = pieceOf(p, depth)
 	d.method = mk.method(&d.piece)
 	d.a, d.stepA = b[gemm.A], 1
@@ -171,8 +171,8 @@ func (d *splitK[T]) add(i int, tmp []T) {
 
 // accumulate adds src to dst.
 func (d *splitK[T]) accumulate(dst, src []T) {
-	if d.Add != nil {
-		d.Add(1, len(dst), &dst[0], len(dst), &src[0], len(src))
+	if d.mk.Add != nil {
+		d.mk.Add(1, len(dst), &dst[0], len(dst), &src[0], len(src))
 		return
 	}
 	for i, v := range src {

@@ -76,7 +76,7 @@ func (d *axpy[T]) panelElems() int { return ints.CeilDiv(d.m, d.tiles.height) * 
 // packSmall packs A for tiles.
 func (d *axpy[T]) packSmall(m *workspace) {
 	var o operand[T]
-	o.describe(*d.layout, d.small.raw, d.layout.Trans == d.swapped, d.k, 1, d.wideners)
+	o.describe(*d.layout, d.small.raw, d.layout.Trans == d.swapped, d.k, 1, d.mk.wideners)
 	d.panels = alloc[T](m, d.panelElems())
 	tmp, height := alloc[T](m, d.k), d.tiles.height
 	for i := 0; i < d.m; i += height {

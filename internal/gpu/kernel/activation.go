@@ -34,7 +34,7 @@ func (g *Writer) activate(act gemm.Activation, xs []build.Reg) []build.Reg {
 // elementary emits the elementary functions of the activations with the instructions of
 // architecture sm.
 type elementary struct {
-	*build.Kernel
+	k  *build.Kernel
 	sm int
 	// exact selects functions of IEEE operations alone, whose bits are the same on every GPU and on
 	// the emulator. The special function unit's are shorter, and a GPU defines their last bits.
@@ -44,30 +44,30 @@ type elementary struct {
 // reciprocal returns 1/a of a float32 from 1 to 2¹²⁵.
 func (f elementary) reciprocal(a build.Reg) build.Reg {
 	if !f.exact {
-		return f.Reciprocal(a)
+		return f.k.Reciprocal(a)
 	}
 	// A Newton step rounds correctly from any neighbour of the reciprocal, unless all bits of a's
 	// fraction are set (Markstein, IBM Journal of Research and Development 34, 1990). Such an a is
 	// rounded up to the power of two.
 	const fraction = 1<<23 - 1
-	bits := f.Bits(ptx.U32, a)
-	a = f.Bits(ptx.F32, f.Select(f.Eq(f.And(bits, fraction), fraction), f.Add(bits, 1), bits))
-	y := f.Reciprocal(a)
-	return f.Mad(f.Mad(f.Neg(a), y, 1), y, y)
+	bits := f.k.Bits(ptx.U32, a)
+	a = f.k.Bits(ptx.F32, f.k.Select(f.k.Eq(f.k.And(bits, fraction), fraction), f.k.Add(bits, 1), bits))
+	y := f.k.Reciprocal(a)
+	return f.k.Mad(f.k.Mad(f.k.Neg(a), y, 1), y, y)
 }
 
 // exp2 returns 2^x of a float32 of at most 126. Results below 2⁻¹²⁶ are at most that.
 func (f elementary) exp2(x build.Reg) build.Reg {
 	if !f.exact {
-		return f.Exp2(x)
+		return f.k.Exp2(x)
 	}
 	// 2^x = 2^n · 2^r, |r| ≤ 1/2. Adding 1.5·2²³ rounds x to an integer n in the last bits.
 	const shift = 0x1.8p23
-	x = f.Max(x, -126)
-	n := f.Add(x, shift)
-	r := f.Sub(x, f.Sub(n, shift))
-	p := f.Bits(ptx.U32, polynomial(f.Kernel, r, exp2Polynomial))
-	return f.Bits(ptx.F32, f.Add(p, f.Shl(f.Bits(ptx.U32, n), 23)))
+	x = f.k.Max(x, -126)
+	n := f.k.Add(x, shift)
+	r := f.k.Sub(x, f.k.Sub(n, shift))
+	p := f.k.Bits(ptx.U32, polynomial(f.k, r, exp2Polynomial))
+	return f.k.Bits(ptx.F32, f.k.Add(p, f.k.Shl(f.k.Bits(ptx.U32, n), 23)))
 }
 
 // exp2Polynomial interpolates 2^r for |r| ≤ 1/2, to less than the roundoff of float32. It is 1 at
@@ -82,16 +82,16 @@ var exp2Polynomial = append([]float64{1}, interpolate(6, -0.5, 0.5, func(r float
 // maxNaN returns max(x, low), and NaN for NaN. PTX's max drops NaN; max.NaN needs sm_80.
 func (f elementary) maxNaN(x build.Reg, low float64) build.Reg {
 	if f.sm < 80 || x.Type() != ptx.F32 {
-		return f.Select(f.Lt(x, low), low, x)
+		return f.k.Select(f.k.Lt(x, low), low, x)
 	}
-	y := f.Fresh(ptx.F32)
-	f.Do("max.NaN.f32", y, x, low)
+	y := f.k.Fresh(ptx.F32)
+	f.k.Do("max.NaN.f32", y, x, low)
 	return y
 }
 
 func relu(f elementary, x build.Reg) build.Reg {
 	if x.Type().Class() != ptx.Float {
-		return f.Max(x, 0)
+		return f.k.Max(x, 0)
 	}
 	return f.maxNaN(x, 0)
 }
@@ -99,12 +99,12 @@ func relu(f elementary, x build.Reg) build.Reg {
 // gelu computes x·Φ(x), Φ(x) = erfc(-x/√2)/2.
 func gelu(f elementary, x build.Reg) build.Reg {
 	if x.Type() != ptx.F32 {
-		return wideGELU(f.Kernel, x)
+		return wideGELU(f.k, x)
 	}
 	// max(x, 0) - |x|·Φ(-|x|) is the same for both signs. It needs no branch and has no
 	// cancellation of large numbers. Beyond 14 Φ(-|x|) is 0 in float32.
-	size := f.Min(f.Abs(x), 14)
-	return f.Mad(f.Neg(size), f.upperTail(size), f.maxNaN(x, 0))
+	size := f.k.Min(f.k.Abs(x), 14)
+	return f.k.Mad(f.k.Neg(size), f.upperTail(size), f.maxNaN(x, 0))
 }
 
 // wideGELU computes GELU in float64.
@@ -124,12 +124,12 @@ func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
 func geluTanh(f elementary, x build.Reg) build.Reg {
 	const two = 2 * 0.7978845608028654 // 2·√(2/π)
 	return f.timesSigmoid(x, -7.4, func(x build.Reg, unit float64) build.Reg {
-		return f.Mul(x, f.Mad(f.Mul(x, x), two*0.044715*unit, two*unit))
+		return f.k.Mul(x, f.k.Mad(f.k.Mul(x, x), two*0.044715*unit, two*unit))
 	})
 }
 
 func silu(f elementary, x build.Reg) build.Reg {
-	return f.timesSigmoid(x, -41, func(x build.Reg, unit float64) build.Reg { return f.Mul(x, unit) })
+	return f.timesSigmoid(x, -41, func(x build.Reg, unit float64) build.Reg { return f.k.Mul(x, unit) })
 }
 
 // timesSigmoid computes x/(1 + e^(-z)). The function z returns z in units of 1/unit. In float32
@@ -137,9 +137,9 @@ func silu(f elementary, x build.Reg) build.Reg {
 // 2⁻⁵⁸ of x. This keeps the denominator finite.
 func (f elementary) timesSigmoid(x build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) build.Reg {
 	if x.Type() != ptx.F32 {
-		return zeroAtMinusInf(f.Kernel, x, f.Div(x, f.Add(exp(f.Kernel, z(x, -1)), 1)))
+		return zeroAtMinusInf(f.k, x, f.k.Div(x, f.k.Add(exp(f.k, z(x, -1)), 1)))
 	}
-	return f.Mul(f.maxNaN(x, low), f.reciprocal(f.Add(f.exp2(z(f.Max(x, low), -math.Log2E)), 1)))
+	return f.k.Mul(f.maxNaN(x, low), f.reciprocal(f.k.Add(f.exp2(z(f.k.Max(x, low), -math.Log2E)), 1)))
 }
 
 // zeroAtMinusInf returns y, or 0 if x is -Inf. All activations but ReLU tend to 0 there, but the
@@ -171,8 +171,8 @@ func exp(k *build.Kernel, x build.Reg) build.Reg {
 // 1. The formula is t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4). It resembles [erfc], but its polynomial
 // is a factor instead of part of the exponent, so the exponential may be inexact where it is small.
 func (f elementary) upperTail(x build.Reg) build.Reg {
-	t := f.reciprocal(f.Mad(x, 0.25, 1))
-	return f.Mul(f.Mul(t, polynomial(f.Kernel, t, tailPolynomial)), f.exp2(f.Mul(f.Mul(x, -math.Log2E/2), x)))
+	t := f.reciprocal(f.k.Mad(x, 0.25, 1))
+	return f.k.Mul(f.k.Mul(t, polynomial(f.k, t, tailPolynomial)), f.exp2(f.k.Mul(f.k.Mul(x, -math.Log2E/2), x)))
 }
 
 // tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to the point where Φ(-x) is less

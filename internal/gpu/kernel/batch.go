@@ -84,7 +84,7 @@ func (g *Writer) selectProduct() (first build.Value, row, down build.Reg) {
 
 // groupFinder finds the group that a row of tiles belongs to.
 type groupFinder struct {
-	*Writer
+	g        *Writer
 	height   int
 	next     build.Reg // the number of the next group
 	from, to build.Reg // the rows of the current group, which precedes next
@@ -96,33 +96,34 @@ type groupFinder struct {
 func (g *Writer) newGroupFinder(height int) *groupFinder {
 	variable := func(name string) build.Reg { return g.Var(name, ptx.U32, 0) }
 	return &groupFinder{
-		Writer: g, height: height, next: variable("nextGroup"), from: variable("fromRow"), to: variable("toRow"),
+		g: g, height: height, next: variable("nextGroup"), from: variable("fromRow"), to: variable("toRow"),
 		tileRowsBefore: variable("before"), tileRows: variable("down"),
 	}
 }
 
 // group returns the number of the current group.
-func (x *groupFinder) group() build.Reg { return x.Sub(x.next, 1) }
+func (x *groupFinder) group() build.Reg { return x.g.Sub(x.next, 1) }
 
 // seek advances to the group that contains a row of tiles, or to the last group if none does. Calls
 // must have ascending rows. Invalid ends are clamped, so that groups never overlap and never exceed
 // the rows of C.
 func (x *groupFinder) seek(row build.Reg) {
-	k := x.Kernel
-	k.While(func() build.Reg { return k.And(k.Ge(k.Sub(row, x.tileRowsBefore), x.tileRows), k.Lt(x.next, x.count)) },
-		func() {
-			k.Set(x.tileRowsBefore, k.Add(x.tileRowsBefore, x.tileRows))
-			k.Set(x.from, x.to)
-			k.Set(x.to, k.Min(k.Max(x.ends.At(x.next).Load(), x.from), x.M))
-			k.Set(x.tileRows, k.CeilDiv(k.Sub(x.to, x.from), x.height))
-			k.Set(x.next, k.Add(x.next, 1))
-		})
+	k := x.g.Kernel
+	k.While(func() build.Reg {
+		return k.And(k.Ge(k.Sub(row, x.tileRowsBefore), x.tileRows), k.Lt(x.next, x.g.count))
+	}, func() {
+		k.Set(x.tileRowsBefore, k.Add(x.tileRowsBefore, x.tileRows))
+		k.Set(x.from, x.to)
+		k.Set(x.to, k.Min(k.Max(x.g.ends.At(x.next).Load(), x.from), x.g.M))
+		k.Set(x.tileRows, k.CeilDiv(k.Sub(x.to, x.from), x.height))
+		k.Set(x.next, k.Add(x.next, 1))
+	})
 }
 
 // TileScheduler assigns the tiles of all products, one product after the other, to a persistent
 // block.
 type TileScheduler struct {
-	*Writer
+	g               *Writer
 	WholeC          build.Matrix // C of the first product, or of all groups
 	TilesAcross     build.Reg    // the number of columns of tiles
 	tileRows, tiles build.Reg    // rows of tiles per product, and tiles of all products; unset for groups
@@ -131,7 +132,7 @@ type TileScheduler struct {
 
 // Scheduler returns a scheduler for tiles of height×width. Call Seek before using a tile.
 func (g *Writer) Scheduler(height, width int) *TileScheduler {
-	x := &TileScheduler{Writer: g, WholeC: g.C}
+	x := &TileScheduler{g: g, WholeC: g.C}
 	if g.Config.Batch == gemm.Grouped {
 		x.groups = g.newGroupFinder(height)
 	} else {
@@ -151,11 +152,11 @@ func (g *Writer) Scheduler(height, width int) *TileScheduler {
 // have ascending n.
 func (x *TileScheduler) Seek(n build.Reg) build.Reg {
 	if x.groups == nil {
-		return x.Lt(n, x.tiles)
+		return x.g.Lt(n, x.tiles)
 	}
-	row := x.Div(n, x.TilesAcross)
+	row := x.g.Div(n, x.TilesAcross)
 	x.groups.seek(row)
-	return x.Lt(x.Sub(row, x.groups.tileRowsBefore), x.groups.tileRows)
+	return x.g.Lt(x.g.Sub(row, x.groups.tileRowsBefore), x.groups.tileRows)
 }
 
 // WorkTile is the position of a tile.
@@ -168,16 +169,16 @@ type WorkTile struct {
 
 // WorkTileAt returns the position of tile n, the argument of the last Seek.
 func (x *TileScheduler) WorkTileAt(n build.Reg) WorkTile {
-	switch x.Config.Batch {
+	switch x.g.Config.Batch {
 	case gemm.Strided:
-		each := x.Mul(x.tileRows, x.TilesAcross)
-		product := x.Div(n, each)
-		return WorkTile{product, x.Rem(n, each), x.tileRows, 0, x.inBatch(gemm.C, x.WholeC, product)}
+		each := x.g.Mul(x.tileRows, x.TilesAcross)
+		product := x.g.Div(n, each)
+		return WorkTile{product, x.g.Rem(n, each), x.tileRows, 0, x.g.inBatch(gemm.C, x.WholeC, product)}
 	case gemm.Grouped:
 		c := x.WholeC
 		c.Rows = x.groups.to
-		return WorkTile{x.groups.group(), x.Sub(n, x.Mul(x.groups.tileRowsBefore, x.TilesAcross)), x.groups.tileRows,
-			x.groups.from, c}
+		return WorkTile{x.groups.group(), x.g.Sub(n, x.g.Mul(x.groups.tileRowsBefore, x.TilesAcross)),
+			x.groups.tileRows, x.groups.from, c}
 	}
 	return WorkTile{nil, n, x.tileRows, 0, x.WholeC}
 }

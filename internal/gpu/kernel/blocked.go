@@ -177,7 +177,7 @@ func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
 
 // blockedWriter writes kernel blocked.
 type blockedWriter struct {
-	*Writer
+	g          *Writer
 	stages     int
 	as, bs     build.Array // tiles of A and B, stage after stage: element (k, row of A or column of B)
 	a, b       *panel      // the copies to them
@@ -202,18 +202,18 @@ func writeBlocked(k *build.Kernel, c Config) {
 
 // newBlockedWriter declares the memory of a block, and the registers of a thread.
 func newBlockedWriter(k *build.Kernel, c Config) *blockedWriter {
-	w, s := &blockedWriter{Writer: DeclareParams(k, c), stages: BlockedStages(&c)}, c.Tile
+	w, s := &blockedWriter{g: DeclareParams(k, c), stages: BlockedStages(&c)}, c.Tile
 	k.Threads(BlockedThreads(s), 1, 1)
 	k.MinBlocks(ResidentBlocks(c))
 	// Rows in shared memory keep the alignment of vectors. They are padded by one vector, so that
 	// the elements of a column are in different banks.
 	width := VectorOf(c.Accum())
-	w.as = k.Shared("As", w.AccType, w.stages*s.K, s.M+width)
-	w.bs = k.Shared("Bs", w.AccType, w.stages*s.K, s.N+width)
+	w.as = k.Shared("As", w.g.AccType, w.stages*s.K, s.M+width)
+	w.bs = k.Shared("Bs", w.g.AccType, w.stages*s.K, s.N+width)
 	tid := k.ThreadIdx(build.X)
-	w.row0, w.col0 = w.TileOrigin()
-	w.a = w.panel(w.A, !c.TransA, w.row0, s.M, c.VecA, w.as)
-	w.b = w.panel(w.B.T(), c.TransB, w.col0, s.N, c.VecB, w.bs)
+	w.row0, w.col0 = w.g.TileOrigin()
+	w.a = w.g.panel(w.g.A, !c.TransA, w.row0, s.M, c.VecA, w.as)
+	w.b = w.g.panel(w.g.B.T(), c.TransB, w.col0, s.N, c.VecB, w.bs)
 
 	lane, warp := k.Rem(tid, frag.Lanes), k.Div(tid, frag.Lanes)
 	warpRows, warpCols := warpGrid(s)
@@ -223,11 +223,11 @@ func newBlockedWriter(k *build.Kernel, c Config) *blockedWriter {
 
 	w.acc = make([][]build.Reg, s.RowsPerThread)
 	for i := range w.acc {
-		w.acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), w.AccType, s.ColsPerThread, 0)
+		w.acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), w.g.AccType, s.ColsPerThread, 0)
 	}
 	for i := range w.rows {
-		w.rows[i] = k.Vars(fmt.Sprintf("a%d_", i), w.AccType, s.RowsPerThread, 0)
-		w.cols[i] = k.Vars(fmt.Sprintf("b%d_", i), w.AccType, s.ColsPerThread, 0)
+		w.rows[i] = k.Vars(fmt.Sprintf("a%d_", i), w.g.AccType, s.RowsPerThread, 0)
+		w.cols[i] = k.Vars(fmt.Sprintf("b%d_", i), w.g.AccType, s.ColsPerThread, 0)
 	}
 	w.present = k.Var("present", tid.Type(), 0)
 	w.free = k.Var("free", tid.Type(), (w.stages-1)*s.K)
@@ -236,10 +236,10 @@ func newBlockedWriter(k *build.Kernel, c Config) *blockedWriter {
 
 // loadFirst fills all stages but one, and loads the fragments for the first k.
 func (w *blockedWriter) loadFirst() {
-	w.Comment("the first tiles")
+	w.g.Comment("the first tiles")
 	var arrivals []func()
 	for n := range w.stages - 1 {
-		pieces, arrive := w.issue(n * w.Config.Tile.K)
+		pieces, arrive := w.issue(n * w.g.Config.Tile.K)
 		emit(pieces)
 		arrivals = append(arrivals, arrive)
 	}
@@ -253,13 +253,13 @@ func (w *blockedWriter) loadFirst() {
 // multiplySteps multiplies all steps along K. Copies between the multiply-adds find the load units
 // idle. With more warps per scheduler, which hide the latency, spreading them gains nothing.
 func (w *blockedWriter) multiplySteps() {
-	k, s := w.Kernel, w.Config.Tile
+	k, s := w.g.Kernel, w.g.Config.Tile
 	spread := 1
-	if HasFewWarps(&w.Config) {
+	if HasFewWarps(&w.g.Config) {
 		spread = s.K - 1
 	}
-	steps := k.Named("steps", k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K))
-	w.forSteps(steps, slices.Concat(w.acc...), TotalsInShared(s, w.Config.Accum()), func(build.Reg) {
+	steps := k.Named("steps", k.CeilDiv(k.Sub(w.g.KEnd, w.g.KBegin), s.K))
+	w.g.forSteps(steps, slices.Concat(w.acc...), TotalsInShared(s, w.g.Config.Accum()), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := w.issue(w.free)
 		for p := range s.K {
@@ -286,7 +286,7 @@ func (w *blockedWriter) issue(stage build.Value) (pieces []func(), arrive func()
 	fromB, toB := w.b.issue(stage)
 	pieces = append(fromA, fromB...)
 	if w.a.async {
-		pieces = append(pieces, w.CopyCommit)
+		pieces = append(pieces, w.g.CopyCommit)
 	}
 	return pieces, func() { toA(); toB() }
 }
@@ -294,17 +294,17 @@ func (w *blockedWriter) issue(stage build.Value) (pieces []func(), arrive func()
 // await waits until the tiles of the next stage have arrived, from all threads.
 func (w *blockedWriter) await() {
 	if w.a.async {
-		w.CopyWait(w.stages - 2)
+		w.g.CopyWait(w.stages - 2)
 	}
-	w.Barrier()
+	w.g.Barrier()
 }
 
 // loadFragments loads the thread's fragments for row p of the present stage, or of the stage that
 // follows the last row.
 func (w *blockedWriter) loadFragments(p int) {
-	s, width := w.Config.Tile, VectorOf(w.Config.Accum())
-	loadFragments(w.as.From(w.present, w.Mul(w.ty, width)), p%s.K, s.M, w.rows[p%2])
-	loadFragments(w.bs.From(w.present, w.Mul(w.tx, width)), p%s.K, s.N, w.cols[p%2])
+	s, width := w.g.Config.Tile, VectorOf(w.g.Config.Accum())
+	loadFragments(w.as.From(w.present, w.g.Mul(w.ty, width)), p%s.K, s.M, w.rows[p%2])
+	loadFragments(w.bs.From(w.present, w.g.Mul(w.tx, width)), p%s.K, s.N, w.cols[p%2])
 }
 
 // multiply adds the outer product of rows and cols to the accumulators. It visits them in
@@ -316,7 +316,7 @@ func (w *blockedWriter) multiply(rows, cols []build.Reg) {
 			if i%2 == 1 {
 				j = len(cols) - 1 - j
 			}
-			w.FMA(w.acc[i][j], x, cols[j])
+			w.g.FMA(w.acc[i][j], x, cols[j])
 		}
 	}
 }

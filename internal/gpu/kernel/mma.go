@@ -326,7 +326,7 @@ const mmaGroup = 8
 
 // warp is the part of the product that a warp computes, as seen by each lane.
 type warp struct {
-	*Writer
+	g        *Writer
 	in, read frag.Instruction // the instruction that multiplies, and the one whose fragments are read
 	a, b     *frag.Reader
 	acc      [][][]build.Reg // the lane's accumulators, by row and column of instructions
@@ -337,7 +337,7 @@ type warp struct {
 
 func (g *Writer) warp(a, b *frag.Tiles) *warp {
 	s := g.Config.Tile
-	w := &warp{Writer: g}
+	w := &warp{g: g}
 	as, read := mmaElements(g.Config.In, g.Config.SM)
 	w.in, _ = frag.Best(as, g.Config.SM) // exists for all of the kernel's types
 	if w.read = w.in; as != read {
@@ -372,7 +372,7 @@ func (w *warp) fragments() mmaFragments { return mmaFragments{w.a.Registers(), w
 func (w *warp) move(to, from mmaFragments) {
 	for i, regs := range slices.Concat(from.a, from.b) {
 		for e, x := range regs {
-			w.Set(slices.Concat(to.a, to.b)[i][e], x)
+			w.g.Set(slices.Concat(to.a, to.b)[i][e], x)
 		}
 	}
 }
@@ -413,10 +413,10 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 	var convert func(build.Reg) build.Reg
 	switch {
 	case w.in.In == ptx.TF32:
-		even := w.Config.RowInvariant && w.Config.SM >= 90 // has the bits of wgmma
-		convert = func(x build.Reg) build.Reg { return frag.RoundTF32(w.Kernel, x, even) }
+		even := w.g.Config.RowInvariant && w.g.Config.SM >= 90 // has the bits of wgmma
+		convert = func(x build.Reg) build.Reg { return frag.RoundTF32(w.g.Kernel, x, even) }
 	case w.in.In != w.read.In:
-		convert = func(x build.Reg) build.Reg { return frag.WidenFloat8(w.Kernel, w.read.In, x, part) }
+		convert = func(x build.Reg) build.Reg { return frag.WidenFloat8(w.g.Kernel, w.read.In, x, part) }
 	default:
 		return f
 	}
@@ -441,17 +441,17 @@ func promotesAccumulators(p *gemm.Problem) bool {
 // add adds one instruction's product to the accumulators. If the tensor cores' accumulators are
 // shorter than float32, it uses accumulator promotion unless the precision is Fast.
 func (w *warp) add(acc, a, b []build.Reg) {
-	if w.in.In.Bits() > 8 || w.in.Sum != ptx.F32 || w.Config.Precision == gemm.Fast {
-		w.MMA(w.in.Shape(), w.in.In, acc, a, b)
+	if w.in.In.Bits() > 8 || w.in.Sum != ptx.F32 || w.g.Config.Precision == gemm.Fast {
+		w.g.MMA(w.in.Shape(), w.in.In, acc, a, b)
 		return
 	}
 	own := make([]build.Reg, len(acc))
 	for i := range own {
-		own[i] = w.Var("", ptx.F32, 0)
+		own[i] = w.g.Var("", ptx.F32, 0)
 	}
-	w.MMA(w.in.Shape(), w.in.In, own, a, b)
+	w.g.MMA(w.in.Shape(), w.in.In, own, a, b)
 	for i, sum := range own {
-		w.Set(acc[i], w.Add(acc[i], sum))
+		w.g.Set(acc[i], w.g.Add(acc[i], sum))
 	}
 }
 
@@ -469,27 +469,27 @@ func emit(pieces []func()) {
 // store stores the accumulators to the tile of C that begins at (row, col) or, with split-K, to the
 // partial sums.
 func (w *warp) store(row, col build.Reg) {
-	row, col = w.Add(row, w.row), w.Add(col, w.col)
+	row, col = w.g.Add(row, w.row), w.g.Add(col, w.col)
 	for i := range w.acc {
 		for r := range w.in.M / frag.Eight {
 			times, more := w.a.Rows(i, r)
-			at := w.Add(w.Mad(w.eight, times, row), more)
+			at := w.g.Add(w.g.Mad(w.eight, times, row), more)
 			var cols []build.Reg
 			var sums [][]build.Reg
 			for _, run := range w.b.Runs() {
-				c := w.Add(w.Mad(w.quad, run.Times, col), run.More)
+				c := w.g.Add(w.g.Mad(w.quad, run.Times, col), run.More)
 				var side []build.Reg
 				for _, p := range run.Sums {
 					side = append(side, w.acc[i][p.Row][2*r+p.Col])
 				}
-				if w.Config.Tile.SplitK > 1 { // partial sums always have whole vectors
-					w.If(w.C.InBounds(at, c), func() { w.StoreSums(at, c, side) })
+				if w.g.Config.Tile.SplitK > 1 { // partial sums always have whole vectors
+					w.g.If(w.g.C.InBounds(at, c), func() { w.g.StoreSums(at, c, side) })
 					continue
 				}
 				cols, sums = append(cols, c), append(sums, side)
 			}
 			if len(cols) > 0 {
-				w.storeRow(at, cols, sums)
+				w.g.storeRow(at, cols, sums)
 			}
 		}
 	}

@@ -246,7 +246,7 @@ var packElements = map[int]ptx.Type{8: ptx.U8, 16: ptx.U16, 32: ptx.U32}
 
 // packWriter writes kernel Pack.
 type packWriter struct {
-	*build.Kernel
+	k *build.Kernel
 	packBlock
 	rows, cols     build.Reg // of the packed matrix
 	source, target build.Matrix
@@ -255,7 +255,7 @@ type packWriter struct {
 }
 
 func writePack(k *build.Kernel, c Config) {
-	w := &packWriter{Kernel: k, elem: packElements[c.In.Bits()]}
+	w := &packWriter{k: k, elem: packElements[c.In.Bits()]}
 	d := &Declarer[PackArgs]{k, &c, packParams}
 	w.packBlock = declarePackOrigins(d)
 	first, second := declarePackSize(d, "", "ldTo"), declarePackSize(d, "2", "ldTo")
@@ -283,7 +283,7 @@ func writePack(k *build.Kernel, c Config) {
 // of a row are assembled from elements, because the words around them contain elements of other
 // rows.
 func (w *packWriter) copyRows() {
-	k, size := w.Kernel, w.elem.Bytes()
+	k, size := w.k, w.elem.Bytes()
 	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
 	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, WordBytes/size))) // the column of the lane's first word
 	left := k.Mul(w.remaining(col, w.cols), size)                    // bytes of the row from that column on
@@ -340,7 +340,7 @@ func (w *packWriter) copyRows() {
 // the value does not matter.
 func (w *packWriter) remaining(from, all build.Reg) build.Reg {
 	const far = 1 << 20
-	return w.To(ptx.S32, w.Select(w.Lt(from, all), w.Min(w.Sub(all, from), far), 0))
+	return w.k.To(ptx.S32, w.k.Select(w.k.Lt(from, all), w.k.Min(w.k.Sub(all, from), far), 0))
 }
 
 // transposeTile transposes a tile through shared memory, so that both loads and stores are
@@ -348,7 +348,7 @@ func (w *packWriter) remaining(from, all build.Reg) build.Reg {
 // writes in one column of the target. Walking along a column takes few registers, so an SM holds
 // many threads, which keeps more loads in flight.
 func (w *packWriter) transposeTile() {
-	k, size := w.Kernel, w.elem.Bytes()
+	k, size := w.k, w.elem.Bytes()
 	// Rows have an odd number of words, so accesses along a column have no bank conflicts.
 	tile := k.Shared("tile", w.elem, PackSide, PackSide+WordBytes/size)
 	each := MaxVectorBytes / size

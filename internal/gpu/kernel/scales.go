@@ -10,7 +10,7 @@ import (
 // blockScales are the block scales of op(A)'s rows or op(B)'s columns, both called rows here. A
 // scale belongs to [gemm.ScaleBlock] elements along K of rowsPerScale rows.
 type blockScales struct {
-	*build.Kernel
+	k                  *build.Kernel
 	ptr                build.Ptr
 	rowStride, kStride build.Reg // distances between the scales of adjacent rows, and of adjacent blocks of K, in elements
 	rowsPerScale       int       // 0 without block scales
@@ -59,8 +59,8 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 // At points to the scale of a row for a block of K. Rows outside the matrix are clamped to the
 // last.
 func (s *blockScales) At(row, block build.Reg) build.Ptr {
-	row = s.Div(s.Min(row, s.Sub(s.rows, 1)), s.rowsPerScale)
-	return s.ptr.At(s.Mad(row, s.rowStride, s.Mul(block, s.kStride)))
+	row = s.k.Div(s.k.Min(row, s.k.Sub(s.rows, 1)), s.rowsPerScale)
+	return s.ptr.At(s.k.Mad(row, s.rowStride, s.k.Mul(block, s.kStride)))
 }
 
 // elementA loads an element of op(A) and returns it in the type of the accumulators, multiplied by
@@ -78,5 +78,5 @@ func (s *blockScales) scaled(x, row, p build.Reg) build.Reg {
 	if s.rowsPerScale == 0 {
 		return x
 	}
-	return s.Mul(x, s.At(row, s.Div(p, gemm.ScaleBlock)).Load())
+	return s.k.Mul(x, s.At(row, s.k.Div(p, gemm.ScaleBlock)).Load())
 }

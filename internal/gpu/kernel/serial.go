@@ -8,7 +8,7 @@ import (
 // SerialSums adds the sums of the parts of K of a tile with serial parts. A part begins at zero,
 // and so does the total, as with split-K.
 type SerialSums struct {
-	*Writer
+	g    *Writer
 	sums []build.Reg // of the part
 	// Totals are the sums of the parts so far, or nil if shared holds them: that of sum i of a thread
 	// in row i and the thread's column.
@@ -19,13 +19,13 @@ type SerialSums struct {
 
 // NewSerialSums declares the totals of a thread's accumulators.
 func (g *Writer) NewSerialSums(sums []build.Reg) *SerialSums {
-	return &SerialSums{Writer: g, sums: sums, Totals: g.Vars("total", g.AccType, len(sums), 0)}
+	return &SerialSums{g: g, sums: sums, Totals: g.Vars("total", g.AccType, len(sums), 0)}
 }
 
 // newSharedSums is NewSerialSums with totals in shared memory. Threads access adjacent banks, and
 // each its own totals only.
 func (g *Writer) newSharedSums(sums []build.Reg) *SerialSums {
-	x := &SerialSums{Writer: g, sums: sums,
+	x := &SerialSums{g: g, sums: sums,
 		shared: g.SharedDynamic("totals", g.AccType, len(sums), BlockedThreads(g.Config.Tile)), thread: g.ThreadIdx(build.X)}
 	zero := g.Var("", g.AccType, 0)
 	for i := range sums {
@@ -42,7 +42,7 @@ func (g *Writer) PartSteps() build.Reg {
 // Begin clears the totals.
 func (x *SerialSums) Begin() {
 	for _, total := range x.Totals {
-		x.Set(total, 0)
+		x.g.Set(total, 0)
 	}
 }
 
@@ -56,10 +56,10 @@ func (x *SerialSums) AddAll() {
 // add adds sum i of a part to its total.
 func (x *SerialSums) add(i int) {
 	if x.Totals != nil {
-		x.Set(x.Totals[i], x.Add(x.Totals[i], x.sums[i]))
+		x.g.Set(x.Totals[i], x.g.Add(x.Totals[i], x.sums[i]))
 		return
 	}
-	x.shared.Store(i, x.thread, x.Add(x.shared.Load(i, x.thread), x.sums[i]))
+	x.shared.Store(i, x.thread, x.g.Add(x.shared.Load(i, x.thread), x.sums[i]))
 }
 
 // total returns total i.

@@ -139,7 +139,7 @@ func limitsSkinny(c Config) AccessLimits {
 
 // strip is a tile's part of an operand, as a matrix with K along its columns.
 type strip struct {
-	*Writer
+	g      *Writer
 	m      build.Matrix
 	kMajor bool      // whether the operand is K-major in memory
 	first  build.Reg // row of m
@@ -161,7 +161,7 @@ func (x *strip) loads() (down, across int) {
 func (x *strip) word() (t ptx.Type, each int) {
 	const wordBits = 32
 	down, across := x.loads()
-	bits := x.Config.In.Bits()
+	bits := x.g.Config.In.Bits()
 	switch each = min(down*across, max(wordBits/bits, 1)); each * bits {
 	case bits:
 		return x.m.Loaded(), each
@@ -185,7 +185,7 @@ func (x *strip) registers() [][]build.Reg {
 			case !x.kMajor && i%each > 0:
 				patch[i][q] = patch[i-1][q]
 			default:
-				patch[i][q] = x.Fresh(word)
+				patch[i][q] = x.g.Fresh(word)
 			}
 		}
 	}
@@ -198,17 +198,17 @@ func (x *strip) load(patch [][]build.Reg, row build.Value, p build.Reg, end buil
 	down, across := x.loads()
 	word, each := x.word()
 	for i := 0; i < len(patch); i += down {
-		at := x.Add(x.Add(x.first, row), i)
+		at := x.g.Add(x.g.Add(x.first, row), i)
 		for j := 0; j < SkinnyPatch; j += across {
-			q := x.Add(p, j)
-			inside := x.And(x.And(ok, x.Lt(at, x.m.Rows)), x.Lt(q, end))
+			q := x.g.Add(p, j)
+			inside := x.g.And(x.g.And(ok, x.g.Lt(at, x.m.Rows)), x.g.Lt(q, end))
 			from := x.m.At(at, q)
 			if each > 1 {
 				from = from.As(word)
 			}
 			for n, v := range from.LoadVecOr0(inside, down*across/each) {
 				e := n * each
-				x.Set(patch[i+e%down][j+e/down], v)
+				x.g.Set(patch[i+e%down][j+e/down], v)
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (x *strip) column(patch [][]build.Reg, q int) []build.Reg {
 		if x.kMajor {
 			n = q
 		}
-		column[i] = x.ToAccType(x.unpack(row[q], n%each, each))
+		column[i] = x.g.ToAccType(x.unpack(row[q], n%each, each))
 	}
 	return column
 }
@@ -233,13 +233,13 @@ func (x *strip) unpack(word build.Reg, n, elements int) build.Reg {
 	if elements == 1 {
 		return word
 	}
-	switch bits := x.Config.In.Bits(); {
+	switch bits := x.g.Config.In.Bits(); {
 	case bits == 16:
-		return x.Bits(x.m.Elem(), x.To(ptx.U16, x.Shr(word, n*bits)))
+		return x.g.Bits(x.m.Elem(), x.g.To(ptx.U16, x.g.Shr(word, n*bits)))
 	case x.m.Loaded() == ptx.S32: // the shift extends the sign
-		return x.Shr(x.Shl(x.Bits(ptx.S32, x.To(ptx.U32, word)), 32-(n+1)*bits), 32-bits)
+		return x.g.Shr(x.g.Shl(x.g.Bits(ptx.S32, x.g.To(ptx.U32, word)), 32-(n+1)*bits), 32-bits)
 	default:
-		return x.And(x.Shr(x.To(ptx.U32, word), n*bits), 1<<bits-1)
+		return x.g.And(x.g.Shr(x.g.To(ptx.U32, word), n*bits), 1<<bits-1)
 	}
 }
 
@@ -262,7 +262,7 @@ func SkinnyStepsAhead(s Tile, in dtype.Type) int {
 
 // skinnyWriter writes kernel skinny.
 type skinnyWriter struct {
-	*Writer
+	g            *Writer
 	few, many    strip // the slim operand, with all rows of the tile, and the long operand
 	slim, long   int   // the tile's sides
 	across, down int   // threads along the long side, and along K
@@ -278,7 +278,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 	switch {
 	case s.SerialK > 1 && s.SplitK > 1:
 		k.Comment("the parts of other blocks come between: the second launch adds all of them")
-		k.If(k.Lt(first, w.KEnd), func() { w.storeParts(k.Mul(w.tl, SkinnyPatch), k.Div(first, w.partLength)) })
+		k.If(k.Lt(first, w.g.KEnd), func() { w.storeParts(k.Mul(w.tl, SkinnyPatch), k.Div(first, w.g.partLength)) })
 	case s.SerialK > 1:
 		w.storeTotals(w.shareSums(slices.Concat(w.acc...), k.To(ptx.U32, 0), k.Eq(0, 0), 1))
 	default:
@@ -288,11 +288,11 @@ func writeSkinny(k *build.Kernel, c Config) {
 
 // newSkinnyWriter partitions the tile among the threads of a block.
 func newSkinnyWriter(k *build.Kernel, c Config) *skinnyWriter {
-	w, s := &skinnyWriter{Writer: DeclareParams(k, c)}, c.Tile
+	w, s := &skinnyWriter{g: DeclareParams(k, c)}, c.Tile
 	k.Threads(skinnyThreads(s), 1, 1)
-	w.row0, w.col0 = w.TileOrigin()
-	w.few = strip{Writer: w.Writer, m: w.A, kMajor: !c.TransA, first: w.row0, vec: c.VecA}
-	w.many = strip{Writer: w.Writer, m: w.B.T(), kMajor: c.TransB, first: w.col0, vec: c.VecB}
+	w.row0, w.col0 = w.g.TileOrigin()
+	w.few = strip{g: w.g, m: w.g.A, kMajor: !c.TransA, first: w.row0, vec: c.VecA}
+	w.many = strip{g: w.g, m: w.g.B.T(), kMajor: c.TransB, first: w.col0, vec: c.VecB}
 	if !HasSlimRows(s) {
 		w.few, w.many = w.many, w.few
 	}
@@ -309,7 +309,7 @@ func newSkinnyWriter(k *build.Kernel, c Config) *skinnyWriter {
 	w.tl, w.tk = k.Named("tl", w.tl), k.Named("tk", w.tk)
 	w.acc = make([][]build.Reg, w.slim)
 	for i := range w.acc {
-		w.acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), w.AccType, SkinnyPatch, 0)
+		w.acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), w.g.AccType, SkinnyPatch, 0)
 	}
 	return w
 }
@@ -317,17 +317,17 @@ func newSkinnyWriter(k *build.Kernel, c Config) *skinnyWriter {
 // multiply multiplies the thread's part of K, with several steps in flight. It returns the first
 // element of that part. The threads along K take steps in turns or, with serial parts, a part each.
 func (w *skinnyWriter) multiply() (first build.Reg) {
-	k, s := w.Kernel, w.Config.Tile
-	ahead := SkinnyStepsAhead(s, w.Config.In)
+	k, s := w.g.Kernel, w.g.Config.Tile
+	ahead := SkinnyStepsAhead(s, w.g.Config.In)
 	busy := k.Lt(k.Add(w.many.first, k.Mul(w.tl, SkinnyPatch)), w.many.m.Rows)
-	first, advance, end := k.Mad(w.tk, SkinnyPatch, w.KBegin), s.K, w.KEnd
-	turns := func() build.Reg { return k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K*ahead) }
+	first, advance, end := k.Mad(w.tk, SkinnyPatch, w.g.KBegin), s.K, w.g.KEnd
+	turns := func() build.Reg { return k.CeilDiv(k.Sub(w.g.KEnd, w.g.KBegin), s.K*ahead) }
 	if s.SerialK > 1 {
-		first, advance = k.Mad(k.To(w.IndexType, w.tk), w.partLength, w.KBegin), SkinnyPatch
-		end = k.Min(k.Add(first, w.partLength), w.KEnd)
-		turns = func() build.Reg { return k.CeilDiv(w.partLength, SkinnyPatch*ahead) }
+		first, advance = k.Mad(k.To(w.g.IndexType, w.tk), w.g.partLength, w.g.KBegin), SkinnyPatch
+		end = k.Min(k.Add(first, w.g.partLength), w.g.KEnd)
+		turns = func() build.Reg { return k.CeilDiv(w.g.partLength, SkinnyPatch*ahead) }
 	}
-	next := k.Var("next", w.IndexType, first) // the k of the elements to load next
+	next := k.Var("next", w.g.IndexType, first) // the k of the elements to load next
 	few, many := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
 	load := func(n int) {
 		w.many.load(many[n], k.Mul(w.tl, SkinnyPatch), next, end, k.Eq(0, 0))
@@ -358,22 +358,24 @@ func (w *skinnyWriter) multiply() (first build.Reg) {
 // or columns of the slim side and, from at on, a patch along the long side.
 func (w *skinnyWriter) storeParts(at, part build.Reg) {
 	row0, col0, sums := w.row0, w.col0, w.acc
-	if HasSlimRows(w.Config.Tile) {
-		col0 = w.Add(col0, at)
+	if HasSlimRows(w.g.Config.Tile) {
+		col0 = w.g.Add(col0, at)
 	} else {
-		row0, sums = w.Add(row0, at), make([][]build.Reg, SkinnyPatch)
+		row0, sums = w.g.Add(row0, at), make([][]build.Reg, SkinnyPatch)
 		for j := range sums {
 			for _, column := range w.acc {
 				sums[j] = append(sums[j], column[j])
 			}
 		}
 	}
-	width := min(VectorOf(w.Config.Accum()), len(sums[0])) // rows of partial sums have whole vectors
+	width := min(VectorOf(w.g.Config.Accum()), len(sums[0])) // rows of partial sums have whole vectors
 	for i, row := range sums {
-		row0 := w.Add(row0, i)
+		row0 := w.g.Add(row0, i)
 		for j := 0; j < len(row); j += width {
-			col := w.Add(col0, j)
-			w.If(w.C.InBounds(row0, col), func() { w.sums.At(w.partRow(part, row0), col).StoreVec(values(row[j : j+width])...) })
+			col := w.g.Add(col0, j)
+			w.g.If(w.g.C.InBounds(row0, col), func() {
+				w.g.sums.At(w.g.partRow(part, row0), col).StoreVec(values(row[j : j+width])...)
+			})
 		}
 	}
 }
@@ -382,10 +384,10 @@ func (w *skinnyWriter) storeParts(at, part build.Reg) {
 // holds, to shared memory. It returns the array and the number of sums of each element of C, one
 // for each group of lanes threads along K.
 func (w *skinnyWriter) shareSums(held []build.Reg, begin, mine build.Reg, lanes int) (shares build.Array, count int) {
-	k := w.Kernel
+	k := w.g.Kernel
 	k.Comment("and those of all warps")
 	count = w.down / lanes
-	shares = k.Shared("shares", w.AccType, count, w.slim*w.long)
+	shares = k.Shared("shares", w.g.AccType, count, w.slim*w.long)
 	k.If(mine, func() {
 		for e, sum := range held {
 			at := k.Mad(k.Add(begin, e), w.across, w.tl) // adjacent threads access adjacent banks
@@ -402,7 +404,7 @@ func (w *skinnyWriter) shareSums(held []build.Reg, begin, mine build.Reg, lanes 
 // storeTotals adds count sums of each element of C, in ascending order, and stores the totals. Each
 // thread has one element.
 func (w *skinnyWriter) storeTotals(shares build.Array, count int) {
-	k, s, tid := w.Kernel, w.Config.Tile, w.ThreadIdx(build.X)
+	k, s, tid := w.g.Kernel, w.g.Config.Tile, w.g.ThreadIdx(build.X)
 	group, n := k.Rem(tid, w.across), k.Div(tid, w.across)
 	if w.many.kMajor {
 		group, n = k.Div(tid, w.slim*SkinnyPatch), k.Rem(tid, w.slim*SkinnyPatch)
@@ -412,15 +414,15 @@ func (w *skinnyWriter) storeTotals(shares build.Array, count int) {
 		i, j = j, i
 	}
 	row, col := k.Add(w.row0, i), k.Add(w.col0, j)
-	k.If(k.And(k.Lt(tid, w.slim*w.long), w.C.InBounds(row, col)), func() {
-		total := k.Var("total", w.AccType, shares.Load(0, tid))
+	k.If(k.And(k.Lt(tid, w.slim*w.long), w.g.C.InBounds(row, col)), func() {
+		total := k.Var("total", w.g.AccType, shares.Load(0, tid))
 		if s.SerialK > 1 { // other kernels add the first part to zero
 			k.Set(total, k.Add(total, 0))
 		}
 		for n := 1; n < count; n++ {
 			k.Set(total, k.Add(total, shares.Load(n, tid)))
 		}
-		w.StoreSums(row, col, []build.Reg{total})
+		w.g.StoreSums(row, col, []build.Reg{total})
 	})
 }
 
@@ -435,24 +437,24 @@ func (w *skinnyWriter) reduceWarp() (sums []build.Reg, first, mine build.Reg, la
 		lanes, apart = min(w.down, frag.Lanes), 1
 	}
 	sums = slices.Concat(w.acc...)
-	w.Comment("the sums of a warp's threads that have the same elements of C")
-	lane := w.Rem(w.ThreadIdx(build.X), frag.Lanes)
-	first, mine = w.To(ptx.U32, 0), w.Eq(0, 0)
+	w.g.Comment("the sums of a warp's threads that have the same elements of C")
+	lane := w.g.Rem(w.g.ThreadIdx(build.X), frag.Lanes)
+	first, mine = w.g.To(ptx.U32, 0), w.g.Eq(0, 0)
 	for n := apart; n < lanes*apart; n *= 2 {
-		bit := w.Rem(w.Div(lane, n), 2)
-		upper := w.Eq(bit, 1)
+		bit := w.g.Rem(w.g.Div(lane, n), 2)
+		upper := w.g.Eq(bit, 1)
 		if len(sums) == 1 {
-			sums = []build.Reg{w.Add(sums[0], w.ShuffleXor(sums[0], n))}
-			mine = w.And(mine, w.Not(upper))
+			sums = []build.Reg{w.g.Add(sums[0], w.g.ShuffleXor(sums[0], n))}
+			mine = w.g.And(mine, w.g.Not(upper))
 			continue
 		}
 		low, high := sums[:len(sums)/2], sums[len(sums)/2:]
 		sums = make([]build.Reg, len(low))
 		for i := range sums {
-			kept, given := w.Select(upper, high[i], low[i]), w.Select(upper, low[i], high[i])
-			sums[i] = w.Add(kept, w.ShuffleXor(given, n))
+			kept, given := w.g.Select(upper, high[i], low[i]), w.g.Select(upper, low[i], high[i])
+			sums[i] = w.g.Add(kept, w.g.ShuffleXor(given, n))
 		}
-		first = w.Mad(bit, len(sums), first)
+		first = w.g.Mad(bit, len(sums), first)
 	}
 	return sums, first, mine, lanes
 }

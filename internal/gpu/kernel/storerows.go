@@ -42,13 +42,13 @@ func rowPatchBytes(c Config) int {
 
 // storeRows stores the accumulators to the tile of C that begins at (row, col), by rows.
 func (w *warp) storeRows(row, col build.Reg) {
-	k, vec := w.Kernel, w.Config.VecC
-	rows, cols, stride := rowPatch(w.Config)
-	patches := k.SharedOverlay("Cs", w.AccType, MMAThreads(w.Config.Tile)/frag.Lanes*rows, stride)
+	k, vec := w.g.Kernel, w.g.Config.VecC
+	rows, cols, stride := rowPatch(w.g.Config)
+	patches := k.SharedOverlay("Cs", w.g.AccType, MMAThreads(w.g.Config.Tile)/frag.Lanes*rows, stride)
 	patch := patches.From(k.Mul(k.Div(k.ThreadIdx(build.X), frag.Lanes), rows), 0)
 	// A lane stores vectors of one row of the patch, or of every few rows.
 	lane := k.Rem(k.ThreadIdx(build.X), frag.Lanes)
-	across := RowStore(w.Config) / vec // lanes that store one row together
+	across := RowStore(w.g.Config) / vec // lanes that store one row together
 	line, first := k.Div(lane, across), k.Mul(k.Rem(lane, across), vec)
 	row, col = k.Add(row, w.row), k.Add(col, w.col)
 	for i := range w.acc {
@@ -73,7 +73,7 @@ func (w *warp) storeRows(row, col build.Reg) {
 					vectors = append(vectors, patch.LoadVec(y, k.Add(first, x), vec))
 				}
 			}
-			w.StoreAll(atRow, atCol, vectors)
+			w.g.StoreAll(atRow, atCol, vectors)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import "tilework/ptx/build"
 // column j in the other register bank than the element of B of column j, so the multiply-add that
 // reads both has no register bank conflict.
 func (w *blockedWriter) storeTile() {
-	k, s := w.Kernel, w.Config.Tile
-	width, vec := VectorOf(w.Config.Accum()), w.Config.VecC
+	k, s := w.g.Kernel, w.g.Config.Tile
+	width, vec := VectorOf(w.g.Config.Accum()), w.g.Config.VecC
 	if s.SplitK > 1 {
 		vec = width
 	}
@@ -25,7 +25,7 @@ func (w *blockedWriter) storeTile() {
 	// The position in C of the warp's first patch, and two buffers for alternate patches.
 	top := k.Add(w.row0, k.Mul(k.Sub(w.ty, y), width))
 	left := k.Add(w.col0, k.Mul(k.Sub(w.tx, x), width))
-	patches := k.Shared("Cs", w.AccType, BlockedThreads(s)/32*2*warpRows, cols).From(k.Mul(warp, 2*warpRows), 0)
+	patches := k.Shared("Cs", w.g.AccType, BlockedThreads(s)/32*2*warpRows, cols).From(k.Mul(warp, 2*warpRows), 0)
 
 	turn := 0
 	for i := range w.acc {
@@ -39,7 +39,7 @@ func (w *blockedWriter) storeTile() {
 				r, c := k.Div(at, cols), k.Rem(at, cols)
 				row := k.Add(top, k.Add(k.Mul(r, width), threadElement(i, s.M, s.RowsPerThread, width)))
 				col := k.Add(left, k.Add(c, threadElement(j, s.N, s.ColsPerThread, width)))
-				k.If(w.C.InBounds(row, col), func() { w.StoreSums(row, col, w.loadSwapped(patch, r, c, vec)) })
+				k.If(w.g.C.InBounds(row, col), func() { w.g.StoreSums(row, col, w.loadSwapped(patch, r, c, vec)) })
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func swapPairs(sums []build.Reg) []build.Value {
 // loadSwapped loads n elements of a patch's row from column c on, and undoes swapPairs.
 func (w *blockedWriter) loadSwapped(patch build.Array, r, c build.Reg, n int) []build.Reg {
 	if n == 1 {
-		return patch.LoadVec(r, w.Xor(c, 1), 1)
+		return patch.LoadVec(r, w.g.Xor(c, 1), 1)
 	}
 	sums := patch.LoadVec(r, c, n)
 	for e := 0; e < n; e += 2 {

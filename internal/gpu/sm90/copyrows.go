@@ -25,38 +25,38 @@ func (ep *epilogue) copyRows(adjacent []subtile) {
 		perWord = 2 // elements
 		atOnce  = 4 // rows in flight
 	)
-	k, s := ep.Kernel, adjacent[0]
-	row := k.Add(s.row, k.To(ep.IndexType, k.Mul(ep.warp, WarpRows)))
-	rows := ep.before(ep.C.Rows, row)
-	if validRows(ep.Config.Tile) < WarpgroupRows {
+	k, s := ep.w.Kernel, adjacent[0]
+	row := k.Add(s.row, k.To(ep.w.IndexType, k.Mul(ep.warp, WarpRows)))
+	rows := ep.before(ep.w.C.Rows, row)
+	if validRows(ep.w.Config.Tile) < WarpgroupRows {
 		rows = k.Select(ep.inTile, rows, 0)
 	}
 	x := rowCopy{epilogue: ep, subtiles: adjacent, atEnd: k.Eq(ep.lane, frag.Lanes-1)}
-	columns := ep.before(ep.C.Cols, s.col)
+	columns := ep.before(ep.w.C.Cols, s.col)
 	rows = k.Select(k.Gt(columns, 0), rows, 0)
 	columns = k.Sub(k.To(ptx.S32, columns), k.To(ptx.S32, k.Mul(ep.lane, perWord)))
 	for n := range adjacent {
 		x.columns = append(x.columns, k.Sub(columns, n*frag.Lanes*perWord))
 	}
-	to := ep.C.At(row, s.col).As(ptx.U32).At(ep.lane)
+	to := ep.w.C.At(row, s.col).As(ptx.U32).At(ep.lane)
 	ep.syncWarp()
 	k.ForStep(0, WarpRows, atOnce, func(first build.Reg) {
 		for n := range atOnce {
 			r := k.Add(first, n)
-			x.store(k.Lt(r, rows), to.Skip(ep.C.ByteOffset(r, 0)), x.load(first, n))
+			x.store(k.Lt(r, rows), to.Skip(ep.w.C.ByteOffset(r, 0)), x.load(first, n))
 		}
 	})
 }
 
 // before returns the number of rows or columns from first on that are before end, up to 256.
 func (ep *epilogue) before(end build.Value, first build.Reg) build.Reg {
-	k := ep.Kernel
+	k := ep.w.Kernel
 	return k.To(ptx.U32, k.Min(k.Sub(k.Max(end, first), first), 256))
 }
 
 // load loads the lane's words of row n of a few, which begin at row first of the warp.
 func (x *rowCopy) load(first build.Reg, n int) (words []build.Reg) {
-	k := x.Kernel
+	k := x.w.Kernel
 	swizzle := k.Mul(k.Rem(first, 8), 16)
 	at := k.Xor(k.Xor(k.Mul(x.lane, ptx.U32.Bytes()), swizzle), n*16)
 	for _, s := range x.subtiles {
@@ -68,8 +68,8 @@ func (x *rowCopy) load(first build.Reg, n int) (words []build.Reg) {
 
 // store stores the lane's words to a row of C, the first one at to, if the row is inside C.
 func (x *rowCopy) store(inside build.Reg, to build.Ptr, words []build.Reg) {
-	k := x.Kernel
-	if x.Config.VecC == 1 {
+	k := x.w.Kernel
+	if x.w.Config.VecC == 1 {
 		x.storeShifted(inside, to, words)
 		return
 	}
@@ -80,7 +80,7 @@ func (x *rowCopy) store(inside build.Reg, to build.Ptr, words []build.Reg) {
 
 // storeShifted is store for rows that may begin in the middle of a word.
 func (x *rowCopy) storeShifted(inside build.Reg, to build.Ptr, words []build.Reg) {
-	k := x.Kernel
+	k := x.w.Kernel
 	shift := k.And(k.To(ptx.U32, to.Address()), ptx.U16.Bytes()) // bytes before the first whole word
 	elements := k.To(ptx.S32, k.Shr(shift, 1))
 	for n, word := range x.join(words, shift) {
@@ -103,7 +103,7 @@ func (x *rowCopy) storeShifted(inside build.Reg, to build.Ptr, words []build.Reg
 // join returns the words that begin shift bytes after the given ones. The first word follows the
 // last one.
 func (x *rowCopy) join(words []build.Reg, shift build.Reg) []build.Reg {
-	k := x.Kernel
+	k := x.w.Kernel
 	next := make([]build.Reg, len(words)) // the word of the next lane; lane 31 gets that of lane 0
 	for n, word := range words {
 		next[n] = k.Shuffle(word, k.Add(x.lane, 1), 0)

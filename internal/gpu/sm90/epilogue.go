@@ -14,7 +14,7 @@ import (
 // elements of C, which TMA copies while the threads continue, or which the warps copy if TMA
 // cannot; see [epilogue.storeSubtiles]. Otherwise they hold accumulators; see [epilogue.storeRows].
 type epilogue struct {
-	*writer
+	w                 *writer
 	warpgroup, thread build.Reg        // index of the consumer warpgroup, and of the thread in it
 	warp, lane        build.Reg        // index of the warp in the warpgroup, and of the thread in the warp
 	barrier           build.Reg        // number of the warpgroup's named barrier, from setBarrier
@@ -39,7 +39,7 @@ const WarpRows = WarpgroupRows / 4
 
 // newEpilogue computes the positions of the thread and declares the variables of the epilogue.
 func (w *writer) newEpilogue(warpgroup, thread build.Reg) *epilogue {
-	ep := &epilogue{writer: w, warpgroup: warpgroup, thread: thread, leader: w.Eq(thread, 0)}
+	ep := &epilogue{w: w, warpgroup: warpgroup, thread: thread, leader: w.Eq(thread, 0)}
 	ep.warp, ep.lane = w.Div(thread, frag.Lanes), w.Rem(thread, frag.Lanes)
 	ep.inTile = w.Lt(w.Mul(ep.warp, WarpRows), validRows(w.Config.Tile))
 	ep.row = w.Add(w.Mul(ep.warp, WarpRows), w.Div(ep.lane, frag.Quad))
@@ -62,13 +62,13 @@ func (w *writer) newEpilogue(warpgroup, thread build.Reg) *epilogue {
 // col), so that they arrive during the main loop. Without subtiles of C they are loaded when they
 // are used.
 func (ep *epilogue) prefetch(row, col build.Reg) {
-	if !finishesSubtiles(ep.Config) {
+	if !finishesSubtiles(ep.w.Config) {
 		return
 	}
 	ep.row0, ep.col0 = row, col
-	ep.outScale = ep.LoadOutScale()
+	ep.outScale = ep.w.LoadOutScale()
 	ep.prefetchVectors()
-	if loadsResidualWithTMA(ep.Config) {
+	if loadsResidualWithTMA(ep.w.Config) {
 		ep.prefetchResidual()
 	}
 }
@@ -76,14 +76,14 @@ func (ep *epilogue) prefetch(row, col build.Reg) {
 // prefetchVectors begins to load the elements of the epilogue vectors that the thread holds.
 func (ep *epilogue) prefetchVectors() {
 	ep.vectors = nil
-	for _, s := range ep.EpilogueVectors() {
+	for _, s := range ep.w.EpilogueVectors() {
 		first, offsets := ep.col0, ep.vectorOffsets(s.PerRow)
 		if s.PerRow {
 			first = ep.row0
 		}
 		var elems []build.Reg
 		for _, at := range offsets {
-			elems = append(elems, ep.LoadElement(s, ep.Add(first, ep.To(ep.IndexType, at))))
+			elems = append(elems, ep.w.LoadElement(s, ep.w.Add(first, ep.w.To(ep.w.IndexType, at))))
 		}
 		ep.vectors = append(ep.vectors, elems)
 	}
@@ -93,25 +93,25 @@ func (ep *epilogue) prefetchVectors() {
 // the thread holds: two rows of every 64, or every 32nd column.
 func (ep *epilogue) vectorOffsets(perRow bool) (at []build.Reg) {
 	if !perRow {
-		for n := 0; n < ep.Config.ColumnsOfC(); n += frag.Lanes {
-			at = append(at, ep.Add(ep.vectorCol, n))
+		for n := 0; n < ep.w.Config.ColumnsOfC(); n += frag.Lanes {
+			at = append(at, ep.w.Add(ep.vectorCol, n))
 		}
 		return at
 	}
-	rows, _ := WarpgroupTile(ep.Config.Tile)
+	rows, _ := WarpgroupTile(ep.w.Config.Tile)
 	for n := 0; n < rows; n += WarpgroupRows {
-		at = append(at, ep.Add(ep.row, n), ep.Add(ep.row, n+8))
+		at = append(at, ep.w.Add(ep.row, n), ep.w.Add(ep.row, n+8))
 	}
 	return at
 }
 
 // prefetchResidual issues the TMA loads of the residual for the first subtiles.
 func (ep *epilogue) prefetchResidual() {
-	k := ep.Kernel
+	k := ep.w.Kernel
 	k.Comment("the residual for the first patches, when those have been copied to C")
 	k.If(ep.leader, func() {
 		k.BulkWaitRead(0)
-		for n := range subtileBuffers(ep.Config) {
+		for n := range subtileBuffers(ep.w.Config) {
 			ep.loadResidual(n)
 		}
 	})
@@ -120,12 +120,12 @@ func (ep *epilogue) prefetchResidual() {
 // loadResidual issues the TMA load of the residual for subtile n of the warpgroup's part of C
 // into the buffer of that subtile.
 func (ep *epilogue) loadResidual(n int) {
-	k, buffers := ep.Kernel, subtileBuffers(ep.Config)
-	elements := ep.Config.Out.Elements(frag.SwizzleBytes)
-	across := ep.Config.ColumnsOfC() / elements
+	k, buffers := ep.w.Kernel, subtileBuffers(ep.w.Config)
+	elements := ep.w.Config.Out.Elements(frag.SwizzleBytes)
+	across := ep.w.Config.ColumnsOfC() / elements
 	at := k.Mad(ep.warpgroup, buffers, n%buffers)
-	ep.residualFull.ArriveExpectTx(at, validRows(ep.Config.Tile)*frag.SwizzleBytes)
-	ep.tensorResidual.Load(ep.buffer(n%buffers).Ptr, ep.residualFull.At(at), k.Add(ep.col0, n%across*elements),
+	ep.w.residualFull.ArriveExpectTx(at, validRows(ep.w.Config.Tile)*frag.SwizzleBytes)
+	ep.w.tensorResidual.Load(ep.buffer(n%buffers).Ptr, ep.w.residualFull.At(at), k.Add(ep.col0, n%across*elements),
 		k.Add(ep.row0, n/across*WarpgroupRows))
 }
 
@@ -134,9 +134,9 @@ func (ep *epilogue) loadResidual(n int) {
 // that are 8 rows below (manual: "wgmma.mma_async", accumulator fragments).
 func (ep *epilogue) store(down int, row, col build.Reg, acc []build.Reg) {
 	switch {
-	case ep.Config.Tile.SplitK > 1:
+	case ep.w.Config.Tile.SplitK > 1:
 		ep.storePartialSums(row, col, acc)
-	case finishesSubtiles(ep.Config):
+	case finishesSubtiles(ep.w.Config):
 		ep.storeSubtiles(down, row, col, acc)
 	default:
 		ep.storeRows(row, col, acc)
@@ -151,13 +151,13 @@ func (ep *epilogue) finishPairs(s subtile, acc []build.Reg) []build.Reg {
 	x.place()
 	operands := kernel.EpilogueOperands{Vectors: ep.vectorValues(s, x.values), OutScale: ep.outScale, Rows: x.rows,
 		Cols: x.cols}
-	switch c := ep.Config; {
+	switch c := ep.w.Config; {
 	case loadsResidualWithTMA(c):
 		operands.Residual = ep.residualInSubtile(s.memory, len(x.values))
 	case c.Epilogue.Residual:
-		operands.Residual = kernel.LoadMatching(ep.Residual, c.VecResidual, x.rows, x.cols, x.values, x.inside)
+		operands.Residual = kernel.LoadMatching(ep.w.Residual, c.VecResidual, x.rows, x.cols, x.values, x.inside)
 	}
-	return slices.Concat(ep.ApplyEpilogue(x.values, &operands)...)
+	return slices.Concat(ep.w.ApplyEpilogue(x.values, &operands)...)
 }
 
 // pairs are the thread's pairs of neighbouring elements of a subtile.
@@ -171,16 +171,16 @@ type pairs struct {
 
 // pairsOf returns the pairs of subtile s, with the accumulators times alpha.
 func (ep *epilogue) pairsOf(s subtile, acc []build.Reg) *pairs {
-	k, x := ep.Kernel, &pairs{epilogue: ep}
-	x.evenRow, x.col = k.Add(s.row, k.To(ep.IndexType, ep.row)), k.Add(s.col, k.To(ep.IndexType, ep.col))
+	k, x := ep.w.Kernel, &pairs{epilogue: ep}
+	x.evenRow, x.col = k.Add(s.row, k.To(ep.w.IndexType, ep.row)), k.Add(s.col, k.To(ep.w.IndexType, ep.col))
 	x.oddRow = k.Add(x.evenRow, 8)
-	x.values = slices.Collect(slices.Chunk(ep.ScaledByAlpha(acc), 2))
+	x.values = slices.Collect(slices.Chunk(ep.w.ScaledByAlpha(acc), 2))
 	return x
 }
 
 // position computes the row and column of pair n in C, and whether it is inside.
 func (x *pairs) position(n int) (row, col, inside build.Reg) {
-	row, col = x.evenRow, x.Add(x.col, n/2*8)
+	row, col = x.evenRow, x.w.Add(x.col, n/2*8)
 	if n%2 == 1 {
 		row = x.oddRow
 	}
@@ -199,17 +199,17 @@ func (x *pairs) place() {
 // time is limited by the registers that the accumulators leave.
 func (ep *epilogue) addOldC(x *pairs) {
 	ahead := 8
-	if Consumers(ep.Config.Tile) > 2 {
+	if Consumers(ep.w.Config.Tile) > 2 {
 		ahead = 4
 	}
-	ep.If(ep.ReadC, func() {
+	ep.w.If(ep.w.ReadC, func() {
 		for first := 0; first < len(x.values); first += ahead {
 			old := make([][]build.Reg, ahead)
 			for n := range old {
 				old[n] = x.loadOldC(x.position(first + n))
 			}
 			for n := range old {
-				ep.AddBetaC(x.values[first+n], old[n])
+				ep.w.AddBetaC(x.values[first+n], old[n])
 			}
 		}
 	})
@@ -218,19 +218,19 @@ func (ep *epilogue) addOldC(x *pairs) {
 // loadOldC loads a pair of elements of C at (row, col). inside reports whether the first one is
 // inside C.
 func (x *pairs) loadOldC(row, col, inside build.Reg) []build.Reg {
-	at := x.C.At(row, col)
-	if x.Config.VecC > 1 {
+	at := x.w.C.At(row, col)
+	if x.w.Config.VecC > 1 {
 		return at.LoadVecOr0(inside, 2)
 	}
-	second := x.inBounds(row, x.Add(col, 1))
+	second := x.inBounds(row, x.w.Add(col, 1))
 	return append(at.LoadVecOr0(inside, 1), at.At(1).LoadVecOr0(second, 1)...)
 }
 
 // vectorValues returns the elements of each epilogue vector for the pairs of subtile s.
 // Shuffles fetch the elements of columns from other lanes.
 func (ep *epilogue) vectorValues(s subtile, pairs [][]build.Reg) (all [][][]build.Reg) {
-	k := ep.Kernel
-	for n, vector := range ep.EpilogueVectors() {
+	k := ep.w.Kernel
+	for n, vector := range ep.w.EpilogueVectors() {
 		elems := make([][]build.Reg, len(pairs))
 		for p := range pairs {
 			switch {
@@ -255,14 +255,14 @@ func (ep *epilogue) vectorValues(s subtile, pairs [][]build.Reg) (all [][][]buil
 // residualInSubtile returns the residual of the thread's pairs, read from a subtile that TMA has
 // loaded.
 func (ep *epilogue) residualInSubtile(memory build.Array, pairs int) (all [][]build.Reg) {
-	k := ep.Kernel
-	if ep.Config.Out.Bits() == 32 {
+	k := ep.w.Kernel
+	if ep.w.Config.Out.Bits() == 32 {
 		for n := range pairs {
 			all = append(all, ep.pairAt(memory, 2*n).LoadVec(2))
 		}
 		return all
 	}
-	elem := kernel.PTXTypes[ep.Config.Out]
+	elem := kernel.PTXTypes[ep.w.Config.Out]
 	for n := 0; n < pairs; n += 4 {
 		for _, x := range k.LoadMatrices(ep.stmatrixRow(memory, 2*n), 4, false) {
 			half := func(bits build.Reg) build.Reg { return k.Bits(elem, k.To(ptx.U16, bits)) }
@@ -275,34 +275,34 @@ func (ep *epilogue) residualInSubtile(memory build.Array, pairs int) (all [][]bu
 // storePartialSums stores the partial sums of a slice of split-K, for the kernel that adds the
 // slices.
 func (ep *epilogue) storePartialSums(row, col build.Reg, acc []build.Reg) {
-	row, col = ep.Add(row, ep.To(ep.IndexType, ep.row)), ep.Add(col, ep.To(ep.IndexType, ep.col))
+	row, col = ep.w.Add(row, ep.w.To(ep.w.IndexType, ep.row)), ep.w.Add(col, ep.w.To(ep.w.IndexType, ep.col))
 	for n := 0; n < len(acc); n += 2 {
-		at, c := ep.Add(row, n/2%2*8), ep.Add(col, n/4*8)
-		ep.If(ep.inBounds(at, c), func() { ep.StoreSums(at, c, acc[n:][:2]) })
+		at, c := ep.w.Add(row, n/2%2*8), ep.w.Add(col, n/4*8)
+		ep.w.If(ep.inBounds(at, c), func() { ep.w.StoreSums(at, c, acc[n:][:2]) })
 	}
 }
 
 // inBounds emits the test whether an element of the thread is inside C and inside the tile.
 func (ep *epilogue) inBounds(row, col build.Reg) build.Reg {
-	in := ep.C.InBounds(row, col)
-	if validRows(ep.Config.Tile) < WarpgroupRows {
-		in = ep.And(in, ep.inTile)
+	in := ep.w.C.InBounds(row, col)
+	if validRows(ep.w.Config.Tile) < WarpgroupRows {
+		in = ep.w.And(in, ep.inTile)
 	}
 	return in
 }
 
 // buffer returns one of the subtile buffers of the warpgroup.
 func (ep *epilogue) buffer(n int) build.Array {
-	at := ep.Mad(ep.warpgroup, subtileBuffers(ep.Config), n)
-	return ep.subtiles.From(ep.Mul(at, WarpgroupRows), 0)
+	at := ep.w.Mad(ep.warpgroup, subtileBuffers(ep.w.Config), n)
+	return ep.w.subtiles.From(ep.w.Mul(at, WarpgroupRows), 0)
 }
 
 // setBarrier computes the number of the warpgroup's named barrier; number 0 is that of the block.
 // Before the main loop it would occupy a register there.
-func (ep *epilogue) setBarrier() { ep.barrier = ep.Add(ep.warpgroup, 1) }
+func (ep *epilogue) setBarrier() { ep.barrier = ep.w.Add(ep.warpgroup, 1) }
 
 // syncWarp waits for all threads of the warp.
-func (ep *epilogue) syncWarp() { ep.Do("bar.warp.sync", -1) }
+func (ep *epilogue) syncWarp() { ep.w.Do("bar.warp.sync", -1) }
 
 // syncWarpgroup waits for all threads of the warpgroup.
-func (ep *epilogue) syncWarpgroup() { ep.NamedBarrier(ep.barrier, WarpgroupThreads) }
+func (ep *epilogue) syncWarpgroup() { ep.w.NamedBarrier(ep.barrier, WarpgroupThreads) }

@@ -12,7 +12,7 @@ import (
 
 // A mainloop emits the main loop of one consumer warpgroup: the accumulation along K of one tile.
 type mainloop struct {
-	*writer
+	w         *writer
 	op        build.Wgmma
 	thread    build.Reg // index of the thread in the warpgroup
 	state     *frag.PipelineState
@@ -36,7 +36,7 @@ func (w *writer) newMainloop(thread build.Reg, firstRow build.Value) *mainloop {
 	shapeA, shapeB := operandShapes(w.Config)
 	rows, _ := WarpgroupTile(s)
 	x := &mainloop{
-		writer: w, thread: thread, first: 0, steps: w.steps,
+		w: w, thread: thread, first: 0, steps: w.steps,
 		op:  build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, MNMajorA: !shapeA.KMajor, MNMajorB: !shapeB.KMajor},
 		acc: make([][]build.Reg, rows/WarpgroupRows), descA: make([]build.Reg, rows/WarpgroupRows),
 	}
@@ -73,8 +73,8 @@ func (x *mainloop) multiply(issued func()) [][]build.Reg {
 // multiplySerialParts emits multiply for serial parts: it adds the sums of each part of K to the
 // totals.
 func (x *mainloop) multiplySerialParts(issued func()) [][]build.Reg {
-	k, all, totals := x.Kernel, x.steps, x.totals
-	partSteps := k.Named("partSteps", x.PartSteps())
+	k, all, totals := x.w.Kernel, x.steps, x.totals
+	partSteps := k.Named("partSteps", x.w.PartSteps())
 	totals.Begin()
 	k.For(0, k.Max(k.CeilDiv(all, partSteps), 1), func(part build.Reg) {
 		first := k.Named("first", k.Mul(part, partSteps))
@@ -95,9 +95,9 @@ func (x *mainloop) accumulate() {
 	switch {
 	case x.fragA != nil:
 		x.accumulateRS()
-	case len(x.Promotions) == 0:
+	case len(x.w.Promotions) == 0:
 		x.accumulateSS()
-	case x.PromotesEveryStep():
+	case x.w.PromotesEveryStep():
 		x.accumulatePromotedPerStep()
 	default:
 		x.accumulatePromoted()
@@ -109,7 +109,7 @@ func (x *mainloop) accumulate() {
 // too. If threads load fragments from shared memory, each warp releases the stage, otherwise each
 // warpgroup.
 func (x *mainloop) release(stage build.Reg, when build.Value) {
-	k, blocks, lane := x.Kernel, x.Config.Tile.BlocksM()*x.Config.Tile.BlocksN(), x.thread
+	k, blocks, lane := x.w.Kernel, x.w.Config.Tile.BlocksM()*x.w.Config.Tile.BlocksN(), x.thread
 	if x.fragA != nil {
 		k.Do("bar.warp.sync", -1)
 		lane = k.Rem(lane, frag.Lanes)
@@ -127,19 +127,19 @@ func (x *mainloop) release(stage build.Reg, when build.Value) {
 // both operands from shared memory. While they multiply one step, the stage of the step before is
 // released.
 func (x *mainloop) accumulateSS() {
-	k, s := x.Kernel, x.Config.Tile
+	k, s := x.w.Kernel, x.w.Config.Tile
 	k.For(0, x.steps, func(i build.Reg) {
 		x.state.WaitFull()
-		stageA, stageB := x.a.DescStageOffset(x.state.Stage()), x.b.DescStageOffset(x.state.Stage())
+		stageA, stageB := x.w.a.DescStageOffset(x.state.Stage()), x.w.b.DescStageOffset(x.state.Stage())
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += x.op.K() {
 			var add build.Value = true
 			if p == 0 {
 				add = k.Ne(i, 0) // the first wgmma overwrites the accumulators
 			}
-			b := k.Add(k.Add(x.descB, stageB), x.b.DescKOffset(p))
+			b := k.Add(k.Add(x.descB, stageB), x.w.b.DescKOffset(p))
 			for m := range x.acc {
-				k.Wgmma(x.op, x.acc[m], k.Add(k.Add(x.descA[m], stageA), x.a.DescKOffset(p)), b, add)
+				k.Wgmma(x.op, x.acc[m], k.Add(k.Add(x.descA[m], stageA), x.w.a.DescKOffset(p)), b, add)
 			}
 		}
 		k.WgmmaCommit()
@@ -153,9 +153,9 @@ func (x *mainloop) accumulateSS() {
 
 // waitAccumulators waits for the wgmma in flight and releases the last stage.
 func (x *mainloop) waitAccumulators() {
-	if len(x.Promotions) > 0 {
+	if len(x.w.Promotions) > 0 {
 		return // each promotion waits for its wgmma
 	}
-	x.WgmmaWait(0)
-	x.release(x.prevStage, x.Ne(x.steps, 0))
+	x.w.WgmmaWait(0)
+	x.release(x.prevStage, x.w.Ne(x.steps, 0))
 }

@@ -27,14 +27,14 @@ func PromotionCols(s kernel.Tile) int {
 // accumulatePromoted emits the main loop for several promotions per step: it multiplies and
 // promotes one after the other, some columns of 64 rows at a time.
 func (x *mainloop) accumulatePromoted() {
-	k, op := x.Kernel, x.op
-	op.N = PromotionCols(x.Config.Tile)
-	partial := k.Vars("part", x.AccType, op.N/2, 0)
+	k, op := x.w.Kernel, x.op
+	op.N = PromotionCols(x.w.Config.Tile)
+	partial := k.Vars("part", x.w.AccType, op.N/2, 0)
 	terms := x.newTermStages()
 	x.clearAccumulators()
 	k.For(0, x.steps, func(build.Reg) {
 		terms.loaded = 0
-		for n, promotion := range x.Promotions {
+		for n, promotion := range x.w.Promotions {
 			for m := range x.acc {
 				for col := 0; col < x.op.N; col += op.N {
 					for pass := range promotion.Passes {
@@ -47,7 +47,7 @@ func (x *mainloop) accumulatePromoted() {
 					}
 				}
 			}
-			for _, term := range x.lastUses(n) {
+			for _, term := range x.w.lastUses(n) {
 				x.release(terms.stages[term], true)
 			}
 		}
@@ -58,7 +58,7 @@ func (x *mainloop) accumulatePromoted() {
 func (x *mainloop) clearAccumulators() {
 	for _, acc := range x.acc {
 		for _, r := range acc {
-			x.Set(r, 0)
+			x.w.Set(r, 0)
 		}
 	}
 }
@@ -68,12 +68,13 @@ func (x *mainloop) clearAccumulators() {
 func (x *mainloop) multiplyPass(
 	op build.Wgmma, partial []build.Reg, promotion Promotion, pass int, descriptors func(pair [2]int) (a, b build.Reg),
 ) {
-	k, depth := x.Kernel, x.Config.Tile.K/promotion.Passes
+	k, depth := x.w.Kernel, x.w.Config.Tile.K/promotion.Passes
 	for i, pair := range promotion.Pairs {
 		a, b := descriptors(pair)
 		k.WgmmaFence() // again for each pair, or ptxas puts one into the loop that waits for a stage
 		for p := pass * depth; p < (pass+1)*depth; p += op.K() {
-			k.Wgmma(op, partial, k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), i > 0 || p > pass*depth)
+			add := i > 0 || p > pass*depth
+			k.Wgmma(op, partial, k.Add(a, x.w.a.DescKOffset(p)), k.Add(b, x.w.b.DescKOffset(p)), add)
 		}
 	}
 	k.WgmmaCommit()
@@ -88,9 +89,9 @@ type termStages struct {
 }
 
 func (x *mainloop) newTermStages() *termStages {
-	t := &termStages{mainloop: x, stages: make(map[int]build.Reg, len(x.Terms))}
-	for _, term := range x.Terms {
-		t.stages[term] = x.Var(fmt.Sprintf("plane%d", term), ptx.U32, 0)
+	t := &termStages{mainloop: x, stages: make(map[int]build.Reg, len(x.w.Terms))}
+	for _, term := range x.w.Terms {
+		t.stages[term] = x.w.Var(fmt.Sprintf("plane%d", term), ptx.U32, 0)
 	}
 	return t
 }
@@ -98,18 +99,18 @@ func (x *mainloop) newTermStages() *termStages {
 // descriptors waits for the terms of A and B in pair, and returns their matrix descriptors for the
 // m-th 64 rows and the columns from col on.
 func (t *termStages) descriptors(pair [2]int, m, col int) (a, b build.Reg) {
-	k := t.Kernel
+	k := t.w.Kernel
 	t.wait(pair[0])
 	t.wait(pair[1])
-	a = k.Add(t.descA[m], t.a.DescStageOffset(t.stages[pair[0]]))
-	return a, k.Add(k.Add(t.descB, t.b.DescStageOffset(t.stages[pair[1]])), t.b.DescSideOffset(col))
+	a = k.Add(t.descA[m], t.w.a.DescStageOffset(t.stages[pair[0]]))
+	return a, k.Add(k.Add(t.descB, t.w.b.DescStageOffset(t.stages[pair[1]])), t.w.b.DescSideOffset(col))
 }
 
 // wait waits until a term and those loaded before it have arrived.
 func (t *termStages) wait(term int) {
-	for ; slices.Contains(t.Terms[t.loaded:], term); t.loaded++ {
+	for ; slices.Contains(t.w.Terms[t.loaded:], term); t.loaded++ {
 		t.state.WaitFull()
-		t.Set(t.stages[t.Terms[t.loaded]], t.state.Stage())
+		t.w.Set(t.stages[t.w.Terms[t.loaded]], t.state.Stage())
 		t.state.Next()
 	}
 }
@@ -143,7 +144,7 @@ type promotionPipeline struct {
 // steps, so that each iteration begins with the first set of partial sums in flight: ptxas
 // serialises wgmma if it cannot follow which registers are in flight.
 func (x *mainloop) accumulatePromotedPerStep() {
-	k := x.Kernel
+	k := x.w.Kernel
 	p := x.newPromotionPipeline()
 	x.clearAccumulators()
 	k.If(k.Ne(x.steps, 0), func() {
@@ -161,9 +162,9 @@ func (x *mainloop) accumulatePromotedPerStep() {
 
 func (x *mainloop) newPromotionPipeline() *promotionPipeline {
 	p := &promotionPipeline{mainloop: x, op: x.op}
-	p.op.N = perStepPromotionCols(x.Config)
+	p.op.N = perStepPromotionCols(x.w.Config)
 	for i, name := range []string{"even", "odd"} {
-		p.partials[i] = x.Vars(name, x.AccType, p.op.N/2, 0)
+		p.partials[i] = x.w.Vars(name, x.w.AccType, p.op.N/2, 0)
 	}
 	p.stepParts = len(x.acc) * (x.op.N / p.op.N)
 	return p
@@ -177,13 +178,14 @@ func (p *promotionPipeline) place(part int) (m, col int) {
 
 // multiply issues the wgmma instructions of a part in the current stage.
 func (p *promotionPipeline) multiply(part int) {
-	k := p.Kernel
+	k := p.w.Kernel
 	m, col := p.place(part)
-	a := k.Add(p.descA[m], p.a.DescStageOffset(p.state.Stage()))
-	b := k.Add(k.Add(p.descB, p.b.DescStageOffset(p.state.Stage())), p.b.DescSideOffset(col))
+	a := k.Add(p.descA[m], p.w.a.DescStageOffset(p.state.Stage()))
+	b := k.Add(k.Add(p.descB, p.w.b.DescStageOffset(p.state.Stage())), p.w.b.DescSideOffset(col))
 	k.WgmmaFence()
-	for depth := 0; depth < p.Config.Tile.K; depth += p.op.K() {
-		k.Wgmma(p.op, p.partials[part%2], k.Add(a, p.a.DescKOffset(depth)), k.Add(b, p.b.DescKOffset(depth)), depth > 0)
+	for depth := 0; depth < p.w.Config.Tile.K; depth += p.op.K() {
+		a, b := k.Add(a, p.w.a.DescKOffset(depth)), k.Add(b, p.w.b.DescKOffset(depth))
+		k.Wgmma(p.op, p.partials[part%2], a, b, depth > 0)
 	}
 	k.WgmmaCommit()
 }
@@ -191,7 +193,7 @@ func (p *promotionPipeline) multiply(part int) {
 // overlap issues the part after the given one of the i-th pair of steps, and promotes the given one
 // meanwhile.
 func (p *promotionPipeline) overlap(i build.Value, part int) {
-	k := p.Kernel
+	k := p.w.Kernel
 	endsStep := (part+1)%p.stepParts == 0
 	k.Set(p.prevStage, p.state.Stage())
 	if endsStep {
@@ -214,7 +216,7 @@ func (p *promotionPipeline) drain(i build.Value, steps int) {
 		p.overlap(i, part)
 	}
 	p.advanceScales(i, last)
-	p.WgmmaWait(0)
+	p.w.WgmmaWait(0)
 	p.release(p.state.Stage(), true)
 	p.promote(last)
 	p.state.Next()
@@ -223,7 +225,7 @@ func (p *promotionPipeline) drain(i build.Value, steps int) {
 // advanceScales makes the block scales of a part's step the current ones, before its first part.
 func (p *promotionPipeline) advanceScales(i build.Value, part int) {
 	if p.scales != nil && part%p.stepParts == 0 {
-		p.scales.advance(p.Add(p.first, p.Mad(i, 2, part/p.stepParts+1)))
+		p.scales.advance(p.w.Add(p.first, p.w.Mad(i, 2, part/p.stepParts+1)))
 	}
 }
 
@@ -236,6 +238,6 @@ func (p *promotionPipeline) promote(part int) {
 		return
 	}
 	for e, sum := range partial {
-		p.Set(acc[e], p.Add(acc[e], sum))
+		p.w.Set(acc[e], p.w.Add(acc[e], sum))
 	}
 }

@@ -24,26 +24,26 @@ type clusterReduction struct {
 // reduceCluster stores the sums over the blocks of a cluster along K. acc holds the partial sums of
 // the warpgroup's part of C, which begins at (row, col), by 64 rows.
 func (ep *epilogue) reduceCluster(row, col build.Reg, acc [][]build.Reg) {
-	k, blocks := ep.Kernel, ep.Config.Tile.ClusterK
+	k, blocks := ep.w.Kernel, ep.w.Config.Tile.ClusterK
 	ep.setBarrier()
-	width := frag.SwizzleBytes / ep.AccType.Bytes()
+	width := frag.SwizzleBytes / ep.w.AccType.Bytes()
 	x := &clusterReduction{epilogue: ep, row: row, col: col, width: width, across: len(acc[0]) * 2 / width}
 	x.writePartials(acc)
 	for rank := range blocks {
 		x.peers = append(x.peers, k.Peer(ep.buffer(0).Ptr, rank))
 	}
 	warps := WarpgroupThreads / frag.Lanes
-	x.rowsPerWarp = validRows(ep.Config.Tile) / warps / blocks
+	x.rowsPerWarp = validRows(ep.w.Config.Tile) / warps / blocks
 	x.firstRow = k.Mul(k.Mad(k.ClusterRank(), warps, ep.warp), x.rowsPerWarp)
 	x.ahead = min(x.rowsPerWarp, 4)
 	k.ForStep(0, len(acc)*x.across*x.rowsPerWarp, x.ahead, x.finishRows)
-	x.arriveAtPeers(ep.partialsRead.ArrivePeer)
+	x.arriveAtPeers(ep.w.partialsRead.ArrivePeer)
 }
 
 // writePartials writes the partial sums of this block, once all blocks have read those of the tile
 // before, and waits until all blocks have written theirs.
 func (x *clusterReduction) writePartials(acc [][]build.Reg) {
-	k := x.Kernel
+	k := x.w.Kernel
 	k.Comment("once all have read what was there")
 	x.waitPartialsRead()
 	for m := range acc {
@@ -51,27 +51,27 @@ func (x *clusterReduction) writePartials(acc [][]build.Reg) {
 			x.write32Bit(x.buffer(m*x.across+n), acc[m][n*x.width/2:][:x.width/2])
 		}
 	}
-	x.arriveAtPeers(x.partialsWritten.ArrivePeerRelease)
-	x.partialsWritten.WaitAcquire(x.warpgroup, x.reducePhase)
+	x.arriveAtPeers(x.w.partialsWritten.ArrivePeerRelease)
+	x.w.partialsWritten.WaitAcquire(x.warpgroup, x.reducePhase)
 	k.Set(x.reducePhase, k.Xor(x.reducePhase, 1))
 }
 
 // waitPartialsRead waits until all blocks have read the partial sums that this block wrote last. A
 // block must not exit before.
 func (ep *epilogue) waitPartialsRead() {
-	ep.partialsRead.WaitAcquire(ep.warpgroup, ep.Xor(ep.reducePhase, 1))
+	ep.w.partialsRead.WaitAcquire(ep.warpgroup, ep.w.Xor(ep.reducePhase, 1))
 }
 
 // arriveAtPeers arrives once for the warpgroup at a mbarrier of each block.
 func (x *clusterReduction) arriveAtPeers(arrive func(i, rank build.Value)) {
 	x.syncWarpgroup()
-	x.If(x.Lt(x.thread, x.Config.Tile.ClusterK), func() { arrive(x.warpgroup, x.thread) })
+	x.w.If(x.w.Lt(x.thread, x.w.Config.Tile.ClusterK), func() { arrive(x.warpgroup, x.thread) })
 }
 
 // finishRows adds the partial sums of the warp's rows from number i on, and stores them. Each lane
 // has a column of a subtile.
 func (x *clusterReduction) finishRows(i build.Reg) {
-	k := x.Kernel
+	k := x.w.Kernel
 	subtile, first := k.Div(i, x.rowsPerWarp), k.Add(x.firstRow, k.Rem(i, x.rowsPerWarp))
 	down := k.Mul(k.Div(subtile, x.across), WarpgroupRows)
 	across := k.Mad(k.Rem(subtile, x.across), x.width, x.lane)
@@ -80,8 +80,8 @@ func (x *clusterReduction) finishRows(i build.Reg) {
 	for n := range x.ahead {
 		line := k.Add(first, n)
 		partials = append(partials, x.partials(subtile, line))
-		rows = append(rows, k.Add(x.row, k.To(x.IndexType, k.Add(down, line))))
-		cols = append(cols, k.Add(x.col, k.To(x.IndexType, across)))
+		rows = append(rows, k.Add(x.row, k.To(x.w.IndexType, k.Add(down, line))))
+		cols = append(cols, k.Add(x.col, k.To(x.w.IndexType, across)))
 	}
 	for _, p := range partials {
 		total := p[0]
@@ -90,13 +90,13 @@ func (x *clusterReduction) finishRows(i build.Reg) {
 		}
 		totals = append(totals, []build.Reg{total})
 	}
-	x.StoreAll(rows, cols, totals)
+	x.w.StoreAll(rows, cols, totals)
 }
 
 // partials loads the lane's partial sums in a row of a subtile, one of each block.
 func (x *clusterReduction) partials(subtile, row build.Reg) (sums []build.Reg) {
-	k := x.Kernel
-	swizzled := k.Xor(k.Mul(x.lane, x.AccType.Bytes()), k.Mul(k.Rem(row, 8), 16))
+	k := x.w.Kernel
+	swizzled := k.Xor(k.Mul(x.lane, x.w.AccType.Bytes()), k.Mul(k.Rem(row, 8), 16))
 	at := k.Add(k.Mul(k.Mad(subtile, WarpgroupRows, row), frag.SwizzleBytes), swizzled)
 	for _, p := range x.peers {
 		sums = append(sums, p.Skip(at).Load())

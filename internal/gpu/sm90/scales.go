@@ -14,7 +14,7 @@ import (
 // registers for the scales of the step that is promoted and for those of the next step, whose
 // loads are in flight.
 type tileScales struct {
-	*writer
+	w *writer
 	// row and col are the first row and column whose scales the thread loads, pair its first
 	// column. They are PTX variables, so that values derived from them are computed at their use
 	// and do not occupy registers throughout the loop.
@@ -35,7 +35,7 @@ func (w *writer) newTileScales(ep *epilogue) *tileScales {
 	if w.Config.ScaleA == 0 {
 		return nil
 	}
-	x := &tileScales{writer: w, row: w.Var("rowScaled", ptx.U32, 0), col: w.Var("colScaled", ptx.U32, 0)}
+	x := &tileScales{w: w, row: w.Var("rowScaled", ptx.U32, 0), col: w.Var("colScaled", ptx.U32, 0)}
 	n := w.Config.Tile.N
 	switch {
 	case x.perColumn():
@@ -56,28 +56,29 @@ func (w *writer) newTileScales(ep *epilogue) *tileScales {
 }
 
 // perColumn reports whether each column has its own scale.
-func (x *tileScales) perColumn() bool { return x.Config.ScaleB == 1 }
+func (x *tileScales) perColumn() bool { return x.w.Config.ScaleB == 1 }
 
 // startTile begins to load the scales of the first step, for the part of C at (row, col).
 func (x *tileScales) startTile(row, col build.Reg, ep *epilogue) {
-	x.Set(x.row, x.Add(row, ep.row))
-	if x.Set(x.col, col); x.perColumn() {
-		x.Set(x.col, x.Add(col, ep.lane))
+	x.w.Set(x.row, x.w.Add(row, ep.row))
+	if x.w.Set(x.col, col); x.perColumn() {
+		x.w.Set(x.col, x.w.Add(col, ep.lane))
 	}
-	x.If(x.Ne(x.steps, 0), func() { x.load(0) })
+	x.w.If(x.w.Ne(x.w.steps, 0), func() { x.load(0) })
 }
 
 // load begins to load the scales of a step. A step after the last one loads the scales of the
 // last.
 func (x *tileScales) load(step build.Value) {
-	block := x.Min(x.Add(x.Div(x.KBegin, gemm.ScaleBlock), step), x.Sub(x.CeilDiv(x.KEnd, gemm.ScaleBlock), 1))
+	k := x.w.Kernel
+	block := k.Min(k.Add(k.Div(x.w.KBegin, gemm.ScaleBlock), step), k.Sub(k.CeilDiv(x.w.KEnd, gemm.ScaleBlock), 1))
 	for n, v := range x.nextRows {
-		x.ScalesA.At(x.Add(x.row, 8*n), block).LoadTo(v)
+		x.w.ScalesA.At(k.Add(x.row, 8*n), block).LoadTo(v)
 	}
 	for n, v := range x.nextCols {
-		x.ScalesB.At(x.Add(x.col, n*x.colStride), block).LoadTo(v)
+		x.w.ScalesB.At(k.Add(x.col, n*x.colStride), block).LoadTo(v)
 	}
-	x.Do("bar.warp.sync", -1) // keeps ptxas from delaying the loads
+	k.Do("bar.warp.sync", -1) // keeps ptxas from delaying the loads
 }
 
 // advance computes the current factors from the scales that were loaded, and begins to load those
@@ -86,12 +87,12 @@ func (x *tileScales) advance(next build.Value) {
 	loaded := append(slices.Clone(x.nextRows), x.nextCols...)
 	for n, v := range x.current {
 		if x.perColumn() {
-			x.Set(v, loaded[n])
+			x.w.Set(v, loaded[n])
 		} else {
-			x.Set(v, x.Mul(x.nextRows[n%2], x.nextCols[n/2]))
+			x.w.Set(v, x.w.Mul(x.nextRows[n%2], x.nextCols[n/2]))
 		}
 	}
-	x.Do("bar.warp.sync", -1) // keeps ptxas from moving the uses after the next loads
+	x.w.Do("bar.warp.sync", -1) // keeps ptxas from moving the uses after the next loads
 	x.load(next)
 }
 
@@ -104,14 +105,14 @@ func (x *tileScales) accumulate(col int, acc, partial []build.Reg) {
 		case e%4 != 0:
 		case x.perColumn():
 			for n := range 2 {
-				c := x.Shuffle(x.current[2+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n), 0)
-				scales[0][n], scales[1][n] = x.Mul(x.current[0], c), x.Mul(x.current[1], c)
+				c := x.w.Shuffle(x.current[2+at/frag.Lanes], x.w.Add(x.pair, at%frag.Lanes+n), 0)
+				scales[0][n], scales[1][n] = x.w.Mul(x.current[0], c), x.w.Mul(x.current[1], c)
 			}
 		default:
 			for n, scale := range x.current[2*(at/x.colStride):][:2] {
 				scales[n] = [2]build.Reg{scale, scale}
 			}
 		}
-		x.FMA(acc[e], partial[e], scales[e/2%2][e%2])
+		x.w.FMA(acc[e], partial[e], scales[e/2%2][e%2])
 	}
 }

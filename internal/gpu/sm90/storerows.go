@@ -30,11 +30,11 @@ const StoredColumns = 128
 
 // storeRows stores 64 rows of accumulators to C from (row, col) on; see [epilogue.store].
 func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
-	k := ep.Kernel
-	if half := len(acc) / 2; ep.Config.ComputesGate() {
-		acc = ep.GatedValues(acc[:half], acc[half:])
+	k := ep.w.Kernel
+	if half := len(acc) / 2; ep.w.Config.ComputesGate() {
+		acc = ep.w.GatedValues(acc[:half], acc[half:])
 	}
-	columns := ep.Config.ColumnsOfC()
+	columns := ep.w.Config.ColumnsOfC()
 	parts := ints.CeilDiv(columns, StoredColumns)
 	x := rowStore{epilogue: ep, columns: columns / parts}
 	x.stride = max(x.columns, frag.Lanes)
@@ -44,13 +44,13 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 	}
 	x.quads = rows / 2 // a thread has a row in each half of the warp's rows
 	x.area = ep.buffer(0).From(k.Mul(ep.warp, WarpRows), 0)
-	row = k.Add(row, k.To(ep.IndexType, k.Mul(ep.warp, WarpRows)))
+	row = k.Add(row, k.To(ep.w.IndexType, k.Mul(ep.warp, WarpRows)))
 	store := func() {
 		for n, part := range slices.Collect(slices.Chunk(acc, len(acc)/parts)) {
 			x.storePart(row, k.Add(col, n*x.columns), part)
 		}
 	}
-	if validRows(ep.Config.Tile) < WarpgroupRows {
+	if validRows(ep.w.Config.Tile) < WarpgroupRows {
 		k.If(ep.inTile, store)
 		return
 	}
@@ -59,7 +59,7 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 
 // storePart stores the warp's rows of accumulators to C from (row, col) on.
 func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
-	k := x.Kernel
+	k := x.w.Kernel
 	k.ForStep(0, WarpRows/2, x.quads, func(first build.Reg) {
 		k.Comment("a warp's rows are its own")
 		x.syncWarp()
@@ -71,7 +71,7 @@ func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
 				if x.quads < WarpRows/2 { // the second half of the rows is further down
 					line = k.Select(k.Lt(r, x.quads), line, k.Add(line, WarpRows/2-x.quads))
 				}
-				x.storeRow(r, k.Add(row, k.To(x.IndexType, line)), col)
+				x.storeRow(r, k.Add(row, k.To(x.w.IndexType, line)), col)
 			})
 		}
 		if x.columns < frag.Lanes { // the further columns belong to the next tile
@@ -84,11 +84,11 @@ func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
 
 // swizzle returns the number with which the columns of row r are combined by exclusive or. It
 // keeps rows of adjacent quads in different banks.
-func (x *rowStore) swizzle(r build.Reg) build.Reg { return x.Mul(x.Rem(r, 4), 8) }
+func (x *rowStore) swizzle(r build.Reg) build.Reg { return x.w.Mul(x.w.Rem(r, 4), 8) }
 
 // writePass writes the accumulators of the quads from first on.
 func (x *rowStore) writePass(first build.Reg, acc []build.Reg) {
-	k := x.Kernel
+	k := x.w.Kernel
 	quad := k.Sub(k.Div(x.lane, frag.Quad), first)
 	k.If(k.Lt(quad, x.quads), func() {
 		for half := range 2 {
@@ -96,7 +96,7 @@ func (x *rowStore) writePass(first build.Reg, acc []build.Reg) {
 			var groups [4]build.Ptr // of eight columns each
 			for g := range groups {
 				c := k.Add(k.Xor(x.swizzle(r), 8*g), x.col)
-				groups[g] = x.area.At(0, 0).Skip(k.Mul(k.Mad(r, x.stride, c), x.AccType.Bytes()))
+				groups[g] = x.area.At(0, 0).Skip(k.Mul(k.Mad(r, x.stride, c), x.w.AccType.Bytes()))
 			}
 			for n := 2 * half; n < len(acc); n += 4 {
 				group := n / 4
@@ -109,14 +109,14 @@ func (x *rowStore) writePass(first build.Reg, acc []build.Reg) {
 
 // storeRow finishes row r of a pass and stores it to C from (row, col) on.
 func (x *rowStore) storeRow(r, row, col build.Reg) {
-	k := x.Kernel
-	c := k.Add(col, k.To(x.IndexType, x.lane))
-	from := x.area.At(0, 0).Skip(k.Mul(k.Mad(r, x.stride, k.Xor(x.lane, x.swizzle(r))), x.AccType.Bytes()))
+	k := x.w.Kernel
+	c := k.Add(col, k.To(x.w.IndexType, x.lane))
+	from := x.area.At(0, 0).Skip(k.Mul(k.Mad(r, x.stride, k.Xor(x.lane, x.swizzle(r))), x.w.AccType.Bytes()))
 	var rows, cols []build.Reg
 	var acc [][]build.Reg
 	for n := range ints.CeilDiv(x.columns, frag.Lanes) {
 		rows, cols = append(rows, row), append(cols, k.Add(c, n*frag.Lanes))
 		acc = append(acc, from.Skip(n*frag.SwizzleBytes).LoadVec(1))
 	}
-	x.StoreAll(rows, cols, acc)
+	x.w.StoreAll(rows, cols, acc)
 }

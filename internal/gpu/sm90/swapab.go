@@ -40,19 +40,19 @@ func checkSwapAB(p *gemm.Problem) *kernel.Reason {
 // double-buffered: while the tensor cores multiply one half of a step, threads load the fragments
 // of the other half.
 func (x *mainloop) accumulateRS() {
-	k, s := x.Kernel, x.Config.Tile
+	k, s := x.w.Kernel, x.w.Config.Tile
 	const halves = 2 // parts of a step
 	steps := s.K / halves / x.op.K()
 	var fragments [halves][][]build.Reg
 	for half := range fragments {
 		for range len(x.acc) * steps {
-			regs := []build.Reg{k.Fresh(x.Elem), k.Fresh(x.Elem), k.Fresh(x.Elem), k.Fresh(x.Elem)}
+			regs := []build.Reg{k.Fresh(x.w.Elem), k.Fresh(x.w.Elem), k.Fresh(x.w.Elem), k.Fresh(x.w.Elem)}
 			fragments[half] = append(fragments[half], regs)
 		}
 	}
 	k.For(0, x.steps, func(i build.Reg) {
 		x.state.WaitFull()
-		stageA, stageB := x.a.StageByteOffset(x.state.Stage()), x.b.DescStageOffset(x.state.Stage())
+		stageA, stageB := x.w.a.StageByteOffset(x.state.Stage()), x.w.b.DescStageOffset(x.state.Stage())
 		for half, frags := range fragments {
 			k.Comment("once the products before the last ones are done, of which these were the fragments")
 			k.WgmmaWait(1)
@@ -69,7 +69,7 @@ func (x *mainloop) accumulateRS() {
 				if p == 0 {
 					add = k.Ne(i, 0) // the first wgmma overwrites the accumulators
 				}
-				b := k.Add(k.Add(x.descB, stageB), x.b.DescKOffset(p))
+				b := k.Add(k.Add(x.descB, stageB), x.w.b.DescKOffset(p))
 				for m := range x.acc {
 					k.Wgmma(x.op, x.acc[m], frags[m*steps+step], b, add)
 				}
@@ -103,12 +103,12 @@ func (ep *epilogue) storeSwapAB(row, col build.Reg, acc []build.Reg) {
 	ep.setBarrier()
 	parts := slices.Collect(slices.Chunk(acc, each))
 	for n, part := range parts {
-		x := swapABRows{epilogue: ep, row: ep.Add(row, n*swapABSubtileRows), col: col, acc: part, pair: n % 2}
+		x := swapABRows{epilogue: ep, row: ep.w.Add(row, n*swapABSubtileRows), col: col, acc: part, pair: n % 2}
 		x.place()
 		switch {
-		case ep.Config.Tile.SplitK > 1:
+		case ep.w.Config.Tile.SplitK > 1:
 			x.storeSums()
-		case ep.tmaStore:
+		case ep.w.tmaStore:
 			// With an odd number of parts, the last and the first one have the same pair.
 			x.storeByTMA(1 - len(parts)%2)
 		default:
@@ -120,8 +120,8 @@ func (ep *epilogue) storeSwapAB(row, col build.Reg, acc []build.Reg) {
 // place computes the positions of the accumulators.
 func (x *swapABRows) place() {
 	for i := range x.acc {
-		x.rows = append(x.rows, x.Add(x.row, x.To(x.IndexType, x.rowOf(i))))
-		x.cols = append(x.cols, x.Add(x.col, x.To(x.IndexType, x.colOf(i))))
+		x.rows = append(x.rows, x.w.Add(x.row, x.w.To(x.w.IndexType, x.rowOf(i))))
+		x.cols = append(x.cols, x.w.Add(x.col, x.w.To(x.w.IndexType, x.colOf(i))))
 	}
 }
 
@@ -129,14 +129,14 @@ func (x *swapABRows) place() {
 func (x *swapABRows) storeSums() {
 	for i, sum := range x.acc {
 		row, col := x.rows[i], x.cols[i]
-		x.If(x.C.InBounds(row, col), func() { x.StoreSums(row, col, []build.Reg{sum}) })
+		x.w.If(x.w.C.InBounds(row, col), func() { x.w.StoreSums(row, col, []build.Reg{sum}) })
 	}
 }
 
 // storeByTMA finishes the elements, writes them to the pair of subtiles and issues the copy to C.
 // TMA may still read the given number of earlier pairs.
 func (x *swapABRows) storeByTMA(pending int) {
-	k := x.Kernel
+	k := x.w.Kernel
 	values := x.finish()
 	k.Comment("once the copies that were there are read")
 	k.If(x.leader, func() { k.BulkWaitRead(pending) })
@@ -146,7 +146,7 @@ func (x *swapABRows) storeByTMA(pending int) {
 	x.syncWarpgroup()
 	k.If(x.leader, func() {
 		for half := range 2 {
-			x.tensorC.Store(x.subtile(half).Ptr, x.storeCoords(x.row, k.Add(x.col, half*swapABSubtileRows))...)
+			x.w.tensorC.Store(x.subtile(half).Ptr, x.w.storeCoords(x.row, k.Add(x.col, half*swapABSubtileRows))...)
 		}
 		k.BulkCommit()
 	})
@@ -158,7 +158,7 @@ func (x *swapABRows) storeByWarps() {
 	x.syncWarpgroup()
 	x.write(x.acc)
 	x.syncWarpgroup()
-	k := x.Kernel
+	k := x.w.Kernel
 	const ahead = 2 // rows
 	share := 2 * len(x.acc) / (WarpgroupThreads / frag.Lanes)
 	firstRow := k.Mul(x.warp, share)
@@ -167,36 +167,36 @@ func (x *swapABRows) storeByWarps() {
 		var acc [][]build.Reg
 		for n := range ahead {
 			line := k.Add(firstRow, k.Add(r, n))
-			swizzled := k.Xor(k.Mul(x.lane, x.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			swizzled := k.Xor(k.Mul(x.lane, x.w.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
 			for half := range 2 {
-				rows = append(rows, k.Add(x.row, k.To(x.IndexType, line)))
-				cols = append(cols, k.Add(x.col, k.To(x.IndexType, k.Add(x.lane, half*swapABSubtileRows))))
+				rows = append(rows, k.Add(x.row, k.To(x.w.IndexType, line)))
+				cols = append(cols, k.Add(x.col, k.To(x.w.IndexType, k.Add(x.lane, half*swapABSubtileRows))))
 				acc = append(acc, x.subtile(half).At(line, 0).Skip(swizzled).LoadVec(1))
 			}
 		}
-		x.StoreAll(rows, cols, acc)
+		x.w.StoreAll(rows, cols, acc)
 	})
 }
 
 // finish returns the elements of C: the accumulators times alpha plus beta times C, after the
 // epilogue operations and before the conversion to the type of C. They are not neighbours.
 func (x *swapABRows) finish() []build.Reg {
-	k := x.Kernel
-	values := x.ScaledByAlpha(x.acc)
-	k.If(x.ReadC, func() {
+	k := x.w.Kernel
+	values := x.w.ScaledByAlpha(x.acc)
+	k.If(x.w.ReadC, func() {
 		const ahead = 4 // more elements in flight would spill registers
 		for first := 0; first < len(values); first += ahead {
 			var old []build.Reg
 			for i := first; i < first+ahead; i++ {
 				row, col := x.rows[i], x.cols[i]
-				old = append(old, x.C.At(row, col).LoadVecOr0(x.C.InBounds(row, col), 1)...)
+				old = append(old, x.w.C.At(row, col).LoadVecOr0(x.w.C.InBounds(row, col), 1)...)
 			}
-			x.AddBetaC(values[first:][:ahead], old)
+			x.w.AddBetaC(values[first:][:ahead], old)
 		}
 	})
 	operands := kernel.EpilogueOperands{OutScale: x.outScale, Rows: x.rows, Cols: x.cols}
 	single := slices.Collect(slices.Chunk(values, 1))
-	return slices.Concat(x.ApplyEpilogue(single, &operands)...)
+	return slices.Concat(x.w.ApplyEpilogue(single, &operands)...)
 }
 
 // write writes a value of each accumulator to the pair of subtiles.
@@ -207,14 +207,14 @@ func (x *swapABRows) write(values []build.Reg) {
 }
 
 // rowOf returns the row of the thread's accumulator i in the pair of subtiles.
-func (x *swapABRows) rowOf(i int) build.Reg { return x.Add(x.epilogue.col, i/4*8+i%2) }
+func (x *swapABRows) rowOf(i int) build.Reg { return x.w.Add(x.epilogue.col, i/4*8+i%2) }
 
 // colOf returns the column of the thread's accumulator i in the pair of subtiles.
-func (x *swapABRows) colOf(i int) build.Reg { return x.Add(x.fragA.Row(), i/2%2*frag.LowerRow) }
+func (x *swapABRows) colOf(i int) build.Reg { return x.w.Add(x.fragA.Row(), i/2%2*frag.LowerRow) }
 
 // element returns the address of the thread's accumulator i in the pair of subtiles.
 func (x *swapABRows) element(i int) build.Ptr {
-	k := x.Kernel
+	k := x.w.Kernel
 	const chunkWords = 4 // 16 bytes
 	line, c := x.rowOf(i), x.colOf(i)
 	chunk, in := k.Div(k.Rem(c, swapABSubtileRows), chunkWords), k.Rem(c, chunkWords)
@@ -224,7 +224,7 @@ func (x *swapABRows) element(i int) build.Ptr {
 
 // subtile returns the left or the right subtile of the pair.
 func (x *swapABRows) subtile(half build.Value) build.Array {
-	k := x.Kernel
-	first := k.Mad(x.warpgroup, subtileBuffers(x.Config)*WarpgroupRows, 2*x.pair*swapABSubtileRows)
-	return x.subtiles.From(k.Add(first, k.Mul(half, swapABSubtileRows)), 0)
+	k := x.w.Kernel
+	first := k.Mad(x.warpgroup, subtileBuffers(x.w.Config)*WarpgroupRows, 2*x.pair*swapABSubtileRows)
+	return x.w.subtiles.From(k.Add(first, k.Mul(half, swapABSubtileRows)), 0)
 }
