@@ -139,8 +139,8 @@ func elementsProblem(t *testing.T, rng *rand.Rand, pair gemmtest.Pair, e gemm.Ep
 	return p
 }
 
-// waysOf returns a tile of every kernel that multiplies the types, chosen at random, or two with
-// testkit.Full.
+// waysOf returns tiles of kernels that multiply the types, chosen at random: one of each of three
+// kernels or, with testkit.Full, two of every kernel.
 func waysOf(rng *rand.Rand, pair gemmtest.Pair) (all []gputest.Way) {
 	for _, k := range choose.Kernels() {
 		var own []gputest.Way
@@ -153,6 +153,9 @@ func waysOf(rng *rand.Rand, pair gemmtest.Pair) (all []gputest.Way) {
 		}
 		rng.Shuffle(len(own), func(i, k int) { own[i], own[k] = own[k], own[i] })
 		all = append(all, own[:min(testkit.Cases(1, 2), len(own))]...)
+	}
+	if !testkit.Full() {
+		all = some(rng, all, 3)
 	}
 	return all
 }
