@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"time"
 
@@ -218,7 +219,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 			r.err = nil // an interruption, not a failure of the subject
 		}
 	}
-	runtime.GC() // so that it does not run during a timing
+	collectGarbage()
 	sensed := o.watch(ctx)
 	if o.count == nil {
 		m.rounds(ctx)
@@ -232,6 +233,18 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 		errs = append(errs, err)
 	}
 	return records, errors.Join(errs...)
+}
+
+// collectGarbage runs a garbage collection if the next one is near, so that none starts during the
+// timings. A collection takes longer than many measurements.
+func collectGarbage() {
+	sizes := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sizes)
+	live, goal, used := sizes[0].Value.Uint64(), sizes[1].Value.Uint64(), sizes[2].Value.Uint64()
+	if used > live/2+goal/2 {
+		runtime.GC()
+	}
 }
 
 // site is the memory and the clock of a measurement. It holds the operands and the subjects, which
