@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx/build"
 )
 
@@ -87,11 +88,12 @@ func panicOf(f func()) (value any) {
 // goroutines of their own. It leaves no goroutine, and the next product is correct.
 func TestDeviceFuncPanics(t *testing.T) {
 	var broken atomic.Bool
+	added := testrand.New(t).IntN(1 << 20) // no earlier run has compiled the kernel
 	f, err := NewDeviceFunc(func(k *build.Kernel, e DeviceElement) build.Reg {
 		if broken.Load() {
 			panic(t)
 		}
-		return k.Mul(e.Value, e.Value)
+		return k.Add(k.Mul(e.Value, e.Value), added)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +108,7 @@ func TestDeviceFuncPanics(t *testing.T) {
 		}
 		broken.Store(false)
 		c, err := Mul(t.Context(), a, b, opts...)
-		if want := float32((3 + i) * (3 + i)); err != nil || c.At(63, 63) != want {
+		if want := float32((3+i)*(3+i) + added); err != nil || c.At(63, 63) != want {
 			t.Errorf("%s: the next product: %v, error %v, want %v", device, c.At(63, 63), err, want)
 		}
 	}

@@ -78,7 +78,7 @@ func TestRoom(t *testing.T) {
 		name, text string
 		launch     Launch
 		asked      string // the name of the data that is refused
-		bytes      int    // to ask for, at least
+		bytes      int64  // to ask for, at least
 		want       string
 	}{
 		{"variables", globals + ".entry k() { ret; }", Launch{}, "the emulated memory", 16e9,
@@ -99,7 +99,7 @@ func TestRoom(t *testing.T) {
 			if name != c.asked {
 				return nil
 			}
-			if bytes < c.bytes {
+			if int64(bytes) < c.bytes {
 				t.Errorf("%s: asked for %d bytes, want at least %d", c.name, bytes, c.bytes)
 			}
 			return refused
