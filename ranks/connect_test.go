@@ -29,7 +29,7 @@ func connectAll(t *testing.T, groups []*Group) [][]io.ReadWriteCloser {
 // TestConnect sends data of some megabytes between all pairs of ranks at the same time.
 func TestConnect(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
-		groups := group(t, n, 10*time.Second)
+		groups := group(t, n, time.Minute)
 		all := connectAll(t, groups)
 		var wait sync.WaitGroup
 		for mine, list := range all {
@@ -66,9 +66,9 @@ func TestConnect(t *testing.T) {
 
 // TestConnectionsEnd checks that connections end with the group.
 func TestConnectionsEnd(t *testing.T) {
-	groups := group(t, 3, 5*time.Second)
+	groups := group(t, 3, time.Minute)
 	all := connectAll(t, groups)
-	time.AfterFunc(50*time.Millisecond, func() { groups[2].Fail(errors.New("no more memory")) })
+	go groups[2].Fail(errors.New("no more memory"))
 	for r, err := range each(groups[:2], func(g *Group) error {
 		_, err := io.ReadFull(all[g.Rank()][1-g.Rank()], make([]byte, 1))
 		return err
@@ -105,8 +105,11 @@ func TestConnectFails(t *testing.T) {
 			return g.Err()
 		}, "rank 1: no connection "},
 	} {
-		groups := group(t, 3, time.Second)
-		start := time.Now()
+		timeout := time.Minute
+		if name == "silent" {
+			timeout = time.Second
+		}
+		groups := group(t, 3, timeout)
 		for r, err := range each(groups, func(g *Group) error {
 			if g.Rank() == 1 {
 				return test.run(g)
@@ -118,16 +121,13 @@ func TestConnectFails(t *testing.T) {
 				t.Errorf("%s: rank %d: error %v, want %s", name, r, err, test.want)
 			}
 		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%s: took %v", name, took)
-		}
 	}
 }
 
 // TestConnectStrangers checks that connections without the secret neither join nor keep the ranks
 // from connecting.
 func TestConnectStrangers(t *testing.T) {
-	groups := group(t, 2, 5*time.Second)
+	groups := group(t, 2, time.Minute)
 	var strangers []net.Conn
 	var connected sync.WaitGroup
 	connected.Go(func() {
@@ -153,11 +153,10 @@ func TestConnectStrangers(t *testing.T) {
 		}
 		t.Cleanup(m.close)
 	})
-	start := time.Now()
 	all, err := groups[0].Connect(t.Context())
 	connected.Wait()
-	if took := time.Since(start); err != nil || took > 3*time.Second {
-		t.Fatalf("error %v after %v", err, took)
+	if err != nil {
+		t.Fatal(err)
 	}
 	all[1].Close()
 	for _, conn := range strangers {
@@ -249,20 +248,18 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 // TestConnectAcceptFails checks that a rank connects although it cannot accept connections at
 // first.
 func TestConnectAcceptFails(t *testing.T) {
-	groups := group(t, 2, 5*time.Second)
+	groups := group(t, 2, time.Minute)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
 	for r, err := range each(groups, func(g *Group) error {
 		m := newMesh(g)
 		t.Cleanup(m.close)
 		if g.Rank() == 0 {
-			return m.accept(ctx, &faultyListener{listener, 3})
+			return m.accept(t.Context(), &faultyListener{listener, 3})
 		}
-		return m.dial(ctx, 0, listener.Addr().String())
+		return m.dial(t.Context(), 0, listener.Addr().String())
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)

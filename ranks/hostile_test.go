@@ -45,7 +45,7 @@ func TestHostileTexts(t *testing.T) {
 			return nil
 		},
 	} {
-		groups := group(t, 2, 5*time.Second)
+		groups := group(t, 2, time.Minute)
 		for r, err := range each(groups, func(g *Group) error {
 			if g.Rank() == 1 {
 				return send(g)

@@ -109,7 +109,7 @@ func TestPath(t *testing.T) {
 // TestConnectPath changes a bit of the data between two ranks, which must be an error of the
 // reader.
 func TestConnectPath(t *testing.T) {
-	groups := group(t, 2, 5*time.Second)
+	groups := group(t, 2, time.Minute)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ var scripts = map[string]func(context.Context, *ranks.Group) error{
 	"slow": func(ctx context.Context, g *ranks.Group) error {
 		return withTeam(ctx, g, func(t *tilework.Device) error {
 			if g.Rank() == g.Size()-1 {
-				time.Sleep(2 * time.Second)
+				time.Sleep(3 * time.Second)
 			}
 			s := testShape{60, 50, 40, "RRR", false}
 			return s.run(ctx, g, t)

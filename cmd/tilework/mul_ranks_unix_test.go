@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -263,7 +265,6 @@ func TestRanksFail(t *testing.T) {
 		{"disk full", []string{mul, mul}, []string{fileLimit + "=1"},
 			[]end{{1, "rank 1 failed: write c.npy: file too large"}, {2, "write c.npy: file too large"}}},
 	} {
-		started := time.Now()
 		all := startAll(t, test.args, test.env...)
 		for r, want := range test.want {
 			if all[r].Cmd == nil {
@@ -273,9 +274,6 @@ func TestRanksFail(t *testing.T) {
 				!strings.HasPrefix(text, "tilework: ") {
 				t.Errorf("%s: rank %d: exit code %d, %s; want %d, %s", test.name, r, code, text, want.code, want.text)
 			}
-		}
-		if took := time.Since(started); took > 20*time.Second {
-			t.Errorf("%s: took %v", test.name, took)
 		}
 		if now := files(t); now != before {
 			t.Errorf("%s: files in the folder: %s", test.name, now)
@@ -291,23 +289,23 @@ func TestRanksKilled(t *testing.T) {
 	t.Chdir(t.TempDir())
 	randomFile(t, "a.npy", dtype.F32, 1200, 1200)
 	before := files(t)
-	const mul = "a.npy a.npy -o c.npy --kernel loop --device cpu --rank-timeout 3s --verbose"
+	const mul = "a.npy a.npy -o c.npy --kernel loop --device cpu --verbose --rank-timeout "
 	for _, test := range []struct {
-		name   string
-		rank   int
-		signal syscall.Signal
-		code   int // of the other ranks
-		want   string
+		name    string
+		rank    int
+		signal  syscall.Signal
+		timeout string
+		code    int // of the other ranks
+		want    string
 	}{
-		{"killed", 1, syscall.SIGKILL, 1, "tilework: rank 1: connection lost"},
-		{"killed", 0, syscall.SIGKILL, 1, "tilework: rank 0: connection lost"},
-		{"stopped", 2, syscall.SIGSTOP, 1, "tilework: rank 2: no sign of life for 3s"},
-		{"interrupted", 1, syscall.SIGINT, exitInterrupted, "tilework: interrupted"},
-		{"terminated", 0, syscall.SIGTERM, exitInterrupted, "tilework: interrupted"},
+		{"killed", 1, syscall.SIGKILL, "60s", 1, "tilework: rank 1: connection lost"},
+		{"killed", 0, syscall.SIGKILL, "60s", 1, "tilework: rank 0: connection lost"},
+		{"stopped", 2, syscall.SIGSTOP, "3s", 1, "tilework: rank 2: no sign of life for 3s"},
+		{"interrupted", 1, syscall.SIGINT, "60s", exitInterrupted, "tilework: interrupted"},
+		{"terminated", 0, syscall.SIGTERM, "60s", exitInterrupted, "tilework: interrupted"},
 	} {
-		all := startAll(t, []string{mul, mul, mul})
+		all := startAll(t, slices.Repeat([]string{mul + test.timeout}, 3))
 		computing(t, all)
-		signalled := time.Now()
 		if err := all[test.rank].Process.Signal(test.signal); err != nil {
 			t.Fatal(err)
 		}
@@ -319,9 +317,6 @@ func TestRanksKilled(t *testing.T) {
 				t.Errorf("rank %d %s: rank %d: exit code %d, %s; want %d, %s", test.rank, test.name, r, code, text, test.code,
 					test.want)
 			}
-		}
-		if took := time.Since(signalled); took > 12*time.Second {
-			t.Errorf("rank %d %s: the others ended after %v", test.rank, test.name, took)
 		}
 		_ = all[test.rank].Process.Kill() // it may be stopped
 		if code, text := all[test.rank].end(); test.code == exitInterrupted && code != exitInterrupted {
@@ -337,7 +332,7 @@ func TestRanksKilled(t *testing.T) {
 func TestRanksSlow(t *testing.T) {
 	t.Chdir(t.TempDir())
 	randomFile(t, "a.npy", dtype.F32, 640, 640)
-	const mul = "a.npy a.npy -o c.npy --kernel loop --device cpu --rank-timeout 5s --verbose"
+	const mul = "a.npy a.npy -o c.npy --kernel loop --device cpu --rank-timeout 60s --verbose"
 	all := startAll(t, []string{mul, mul})
 	computing(t, all)
 	if err := all[1].Process.Signal(syscall.SIGSTOP); err != nil {
@@ -361,7 +356,7 @@ func TestRanksSlow(t *testing.T) {
 func TestRanksStarted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	randomFile(t, "a.npy", dtype.F32, 1200, 1200)
-	const mul = "mul a.npy a.npy -o c.npy --kernel loop --device cpu --ranks 3"
+	const mul = "mul a.npy a.npy -o c.npy --kernel loop --device cpu --ranks 3 --verbose"
 	var started []*exec.Cmd
 	startAsProcess(t)
 	original := selfCommand
@@ -382,7 +377,8 @@ func TestRanksStarted(t *testing.T) {
 	} {
 		started = nil
 		ctx, cancel := context.WithCancel(t.Context())
-		line := mul
+		var stderr lockedBuffer
+		var ended sync.WaitGroup
 		if test.end == nil { // a process that does not become a rank
 			before := selfCommand
 			selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
@@ -392,16 +388,20 @@ func TestRanksStarted(t *testing.T) {
 			}
 			defer func() { selfCommand = before }()
 		} else {
-			time.AfterFunc(time.Second, func() {
+			ended.Go(func() {
+				for ctx.Err() == nil && strings.Count(stderr.String(), "kernel loop") < 3 { // not all compute
+					time.Sleep(time.Millisecond)
+				}
 				if err := test.end(cancel); err != nil {
 					t.Error(err)
 				}
 			})
 		}
-		stdout, stderr, code := run(ctx, strings.Fields(line)...)
+		stdout, code := runTo(ctx, &stderr, strings.Fields(mul)...)
 		cancel()
-		if code != test.code || stdout != "" || !strings.Contains(stderr, test.want) {
-			t.Errorf("%s: exit code %d, %q, %q; want %d, %s", test.name, code, stdout, stderr, test.code, test.want)
+		ended.Wait()
+		if code != test.code || stdout != "" || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%s: exit code %d, %q, %q; want %d, %s", test.name, code, stdout, stderr.String(), test.code, test.want)
 		}
 		for i, cmd := range started {
 			if cmd.ProcessState == nil {

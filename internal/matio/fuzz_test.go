@@ -15,9 +15,9 @@ import (
 )
 
 // The fuzz targets, one per format, list and read arbitrary bytes. They check that nothing panics,
-// that errors are one line, that a read takes at most one second, and that its memory is at most a
-// multiple of the input plus a constant. A matrix that can be read is written and read again. The
-// seeds are the files in testdata and badFiles.
+// that errors are one line, and that the memory of a read is at most a multiple of the input plus a
+// constant. A matrix that can be read is written and read again. The seeds are the files in
+// testdata and badFiles.
 
 // FuzzNpy allows twice the input: once for the elements, and once for messages and for the tokens
 // of the header, which become garbage immediately.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -153,7 +152,6 @@ func TestNCCLFails(t *testing.T) {
 		all := teams(t, 3, "emu")
 		fakes := withFakeNCCL(t, all)
 		fakes[1].failAt = failAt
-		start := time.Now()
 		for r, err := range each(3, func(r int) error {
 			p, err := x.matrices(t.Context(), all[r])
 			if err != nil {
@@ -171,9 +169,6 @@ func TestNCCLFails(t *testing.T) {
 			if _, err := all[r].New(gemm.Dense(dtype.F32, 2, 2), split.Rows); err == nil {
 				t.Errorf("exchange %d fails: rank %d goes on", failAt, r)
 			}
-		}
-		if took := time.Since(start); took > 2*grace+time.Second {
-			t.Errorf("exchange %d fails: took %v", failAt, took)
 		}
 	}
 }

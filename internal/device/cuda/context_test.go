@@ -48,14 +48,10 @@ func TestContextEnds(t *testing.T) {
 		{"CopyIn", func(ctx context.Context) error { return g.CopyIn(ctx, p, out, whole) }},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		start := time.Now()
 		if err := c.call(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got error %v, want %v", c.name, err, context.DeadlineExceeded)
 		}
 		cancel()
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%s returned after %v, want less than 5 s", c.name, took)
-		}
 		if c.name == "CopyOut" {
 			for i := range out {
 				out[i] = 0xee

@@ -239,11 +239,7 @@ func TestCancelEndlessKernel(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	if err := d.Launch(ctx, endless, singleThread(p)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("Launch returned after %v, want less than 5 s", took)
 	}
 }
