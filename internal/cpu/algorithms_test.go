@@ -154,8 +154,7 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 // on one thread and on several.
 func TestNonTemporal(t *testing.T) {
 	rng := testrand.New(t)
-	direct, packed := method{algorithm: algoDirect}, method{algorithm: algoDirect, packsB: true}
-	blocks, packedA := method{algorithm: algoBlocked}, method{algorithm: algoBlocked, packsA: true}
+	var tested []*Kernel
 	for _, k := range Kernels() {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
@@ -164,43 +163,46 @@ func TestNonTemporal(t *testing.T) {
 		cached.cached = 8 << 20
 		f64.costs = func() *costs { return &cached }
 		own.f64 = &f64
-		k = &own
-		for _, s := range []struct {
-			m, n, k int
-			method  method
-			streams bool
-		}{{101, 1024, 8, direct, false}, {101, 1024, 64, packed, false}, {1030, 1024, 9, packed, true},
-			{1030, 1032, 3, direct, true}, {1030, 1031, 5, direct, false},
-			{3100, 1031, 4, method{algorithm: algoRows}, true}, {3100, 1031, 5, method{algorithm: algoRows}, false},
-			{3100, 1031, 3, method{algorithm: algoRows, packsB: true}, true},
-			{1030, 1024, 70, blocks, true}, {1030, 1024, 7, packedA, true}, {1030, 1040, nonTemporalK, blocks, true},
-			{1030, 1024, nonTemporalK + 1, blocks, false}, {1030, 1031, 40, blocks, false}, {1000, 1024, 40, blocks, false}} {
-			fill := func(l gemm.Layout) []byte {
-				b := allocAligned(l.Bytes())
-				for i := range l.Len() {
-					l.Type.Set(b, i, float64(rng.IntN(9)-4))
-				}
-				return b
-			}
-			ofB := gemm.Dense(dtype.F64, s.k, s.n)
-			if s.method.packsB {
-				ofB = gemm.Dense(dtype.F64, s.n, s.k).T()
-			}
-			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), ofB, 0, gemm.Dense(dtype.F64, s.m, s.n),
-				gemm.Epilogue{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]),
-				gemm.C: allocAligned(p.C().Bytes())}
-			naive, err := kernels[0].plan(&p, backend.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := naive.Run(t.Context(), &b); err != nil {
-				t.Fatal(err)
-			}
-			want := slices.Clone(b[gemm.C])
+		tested = append(tested, &own)
+	}
+	fill := func(l gemm.Layout) []byte {
+		b := allocAligned(l.Bytes())
+		for i := range l.Len() {
+			l.Type.Set(b, i, float64(rng.IntN(9)-4))
+		}
+		return b
+	}
+	direct, packed := method{algorithm: algoDirect}, method{algorithm: algoDirect, packsB: true}
+	blocks, packedA := method{algorithm: algoBlocked}, method{algorithm: algoBlocked, packsA: true}
+	for _, s := range []struct {
+		m, n, k int
+		method  method
+		streams bool
+	}{{101, 1024, 8, direct, false}, {101, 1024, 64, packed, false}, {1030, 1024, 9, packed, true},
+		{1030, 1032, 3, direct, true}, {1030, 1031, 5, direct, false},
+		{3100, 1031, 4, method{algorithm: algoRows}, true}, {3100, 1031, 5, method{algorithm: algoRows}, false},
+		{3100, 1031, 3, method{algorithm: algoRows, packsB: true}, true},
+		{1030, 1024, 70, blocks, true}, {1030, 1024, 7, packedA, true}, {1030, 1040, nonTemporalK, blocks, true},
+		{1030, 1024, nonTemporalK + 1, blocks, false}, {1030, 1031, 40, blocks, false}, {1000, 1024, 40, blocks, false}} {
+		ofB := gemm.Dense(dtype.F64, s.k, s.n)
+		if s.method.packsB {
+			ofB = gemm.Dense(dtype.F64, s.n, s.k).T()
+		}
+		p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), ofB, 0, gemm.Dense(dtype.F64, s.m, s.n), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]),
+			gemm.C: allocAligned(p.C().Bytes())}
+		naive, err := kernels[0].plan(&p, backend.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := naive.Run(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Clone(b[gemm.C])
+		for _, k := range tested {
 			pl, err := k.plan(&p, backend.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -265,7 +265,7 @@ func TestDividedOrder(t *testing.T) {
 		return b
 	}
 	rng := testrand.New(t)
-	for order := range testkit.Cases(12, 24) {
+	for order := range testkit.Cases(6, 24) {
 		d, _ := openSeveral(t, emu.Options{Seed: rng.Uint64()}, several(2+order%3)...)
 		pickAny(d)
 		fresh := func(data []byte) Matrix {

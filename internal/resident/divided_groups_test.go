@@ -168,7 +168,7 @@ func TestDividedGroups(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			d, _ := openSeveral(t, emu.Options{Seed: seed}, several(n)...)
 			pickAny(d)
-			compareGroups(t, rand.New(rand.NewPCG(seed, uint64(n))), one, d, testkit.Cases(16, 40))
+			compareGroups(t, rand.New(rand.NewPCG(seed, uint64(n))), one, d, testkit.Cases(8, 40))
 		})
 	}
 }

@@ -113,7 +113,7 @@ func TestDividedConformance(t *testing.T) {
 			t.Run(fmt.Sprintf("%s on %d", k.Name, n), func(t *testing.T) {
 				d, _ := openSeveral(t, emu.Options{}, several(n)...)
 				pickAny(d)
-				conform(t, d, k, testkit.Cases(14, 30), 1<<13)
+				conform(t, d, k, testkit.Cases(8, 30), 1<<13)
 			})
 		}
 	}
@@ -277,7 +277,7 @@ func TestDividedBits(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
 			d, _ := openSeveral(t, emu.Options{Seed: seed}, several(n)...)
 			pickAny(d)
-			for range testkit.Cases(20, 50) {
+			for range testkit.Cases(12, 50) {
 				c := randomCase(rng)
 				want, err := c.run(t.Context(), one)
 				if err != nil {

@@ -104,7 +104,7 @@ func TestPlacedBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 8} {
 		d, _ := openSeveral(t, emu.Options{}, slices.Repeat([]string{"t4"}, n)...)
 		d.unit, d.dividesAll = split.UsualUnit, false
-		for i := range testkit.Cases(3, 10) {
+		for i := range testkit.Cases(2, 10) {
 			short := func() int { return 1 + rng.IntN(16) }
 			long := int(1000 * math.Exp2(6*rng.Float64()))
 			c := &bitsCase{in: dtype.F16, out: dtype.F16, m: short(), n: short(), k: short(), transA: rng.IntN(2) == 0,
@@ -140,7 +140,7 @@ func TestNeverSlower(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 8} {
 		d, _ := openCounted(t, n)
 		for _, kind := range []dtype.Type{dtype.BF16, dtype.F32, dtype.F64} {
-			for range testkit.Cases(40, 100) {
+			for range testkit.Cases(16, 100) {
 				side := int(64 * math.Exp2(7*rng.Float64())) // 64 to 8192
 				p := plain(t, d, kind, side, side, side, split.By(rng.IntN(3)))
 				counted[placed(p.c())]++

@@ -103,7 +103,7 @@ func (r room) intact(ctx context.Context) error {
 // TestConformance: every kernel multiplies parts of matrices as it should, wherever
 // they begin, and does not write around them.
 func TestConformance(t *testing.T) {
-	cases := testkit.Cases(40, 100)
+	cases := testkit.Cases(24, 100)
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			d, _ := open(t)
