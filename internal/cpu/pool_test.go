@@ -265,7 +265,7 @@ func TestBriefJobsWakeFew(t *testing.T) {
 		return workers
 	}
 	run(false) // starts the workers
-	for awake, end := true, time.Now().Add(10*time.Second); awake; time.Sleep(spinTime) {
+	for awake, end := true, time.Now().Add(time.Minute); awake; time.Sleep(spinTime) {
 		if time.Now().After(end) {
 			t.Fatal("the workers do not fall asleep")
 		}
@@ -277,14 +277,10 @@ func TestBriefJobsWakeFew(t *testing.T) {
 	if n := run(true); n != 0 {
 		t.Errorf("a brief job has %d workers, want none", n)
 	}
-	const tries = 100 // this thread may lose its processor between the two jobs
-	for range tries {
-		run(true)
-		if run(true) == 3 {
-			return
-		}
+	pool.brief.Store(int64(time.Hour)) // as if the last one had just started, however slow the machine is
+	if n := run(true); n != 3 {
+		t.Errorf("a brief job after another one has %d workers, want 3", n)
 	}
-	t.Error("a brief job after another one has less than 3 workers")
 }
 
 // TestQueuePopsEachTaskOnce checks that a queue yields every task of a phase once, in order, and no
