@@ -464,13 +464,13 @@ func (t *trial) zeros() error {
 		t.fillRandom(o)
 		return t.within(o)
 	}
-	if t.fillExact(o); integer || t.coin() {
+	if a, b := t.fillExact(o); integer || t.coin() {
 		// The zero points of an operand are equal, or in the range of its type, or any numbers.
-		most := choose(t, 0, 1, 127, 255, math.MaxInt32)
+		most := choose(t, 0.0, 1, 127, 255, math.MaxInt32)
 		if !integer {
-			most = min(most, 255) // so that the reference computes the sum exactly
+			most = min(most, zerosLimit(&o.p, max(a, b)))
 		}
-		equal := t.whole(float64(most))
+		equal := t.whole(most)
 		for _, m := range []*matrix{o.of[gemm.RowZero], o.of[gemm.ColZero]} {
 			if m != nil {
 				uniform := t.coin()
@@ -478,12 +478,20 @@ func (t *trial) zeros() error {
 					if uniform {
 						return equal
 					}
-					return t.whole(float64(most))
+					return t.whole(most)
 				})
 			}
 		}
 	}
 	return t.exactly(o)
+}
+
+// zerosLimit returns the largest zero points, at most 255, with which the sums of p, whose A and B
+// are at most largest, take half of the range in which floats are exact.
+func zerosLimit(p *Problem, largest float64) float64 {
+	half := p.ScaleType().Info().Exact / 2
+	room := math.Sqrt(half / (max(1, math.Abs(real(p.Alpha))) * float64(max(p.K, 1))))
+	return min(max(math.Floor(room)-largest, 0), 255)
 }
 
 // refuse calls the implementation with a product that it does not support.

@@ -102,3 +102,22 @@ func TestFewPairs(t *testing.T) {
 		t.Errorf("100 seeds select %d of %d pairs", len(seen), len(Pairs()))
 	}
 }
+
+// TestZerosAreExact checks that products with zero points whose elements are compared exactly are
+// exact, so that float32 sums with a rounding more or less have the same bits: with seeds whose
+// elements did not fit, and with others.
+func TestZerosAreExact(t *testing.T) {
+	rng := testrand.New(t)
+	seeds := []uint64{16351542907458316179, 4650382004397210183}
+	for range 10 {
+		seeds = append(seeds, rng.Uint64())
+	}
+	impl := declared(new(plain).multiply)
+	for _, seed := range seeds {
+		for _, few := range []bool{false, true} {
+			if err := Check(t.Context(), impl, Options{Cases: 200, Only: "zeros", Seed: seed, FewForms: few}).Err(); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}

@@ -292,8 +292,9 @@ func describe(p *Problem) string {
 }
 
 // fillExact sets the inputs to integers that are small enough for all sums, in any order, and all
-// elements of C to be exact. If K is too large even for terms of ±1, part of A is zero.
-func (t *trial) fillExact(o *operands) {
+// elements of C to be exact. If K is too large even for terms of ±1, part of A is zero. It returns
+// the largest magnitudes of A and B, which are those of zero points too.
+func (t *trial) fillExact(o *operands) (a, b float64) {
 	p := &o.p
 	in, out := p.In().Info(), p.Out().Info()
 	largest := min(p.Accum().Info().Exact, p.ScaleType().Info().Exact, out.Exact)
@@ -310,9 +311,12 @@ func (t *trial) fillExact(o *operands) {
 		exact = min(exact, 1/r) // rounding the operands must not change them
 	}
 	terms := max(1, math.Floor(2*quarter/max(1, math.Abs(real(p.Alpha)))))
+	if p.Shifted() {
+		terms = max(1, math.Floor(terms/4)) // A and B less their zero points are twice as large
+	}
 	product := max(1, math.Floor(terms/float64(max(p.K, 1))))
-	a := math.Floor(min(math.Exp2(t.rng.Float64()*math.Log2(product)), exact))
-	b := min(math.Floor(product/a), exact)
+	a = math.Floor(min(math.Exp2(t.rng.Float64()*math.Log2(product)), exact))
+	b = min(math.Floor(product/a), exact)
 	if t.rng.IntN(2) == 0 {
 		a, b = b, a
 	}
@@ -336,6 +340,7 @@ func (t *trial) fillExact(o *operands) {
 		}
 		return choose(t, 1.0, -1)
 	})
+	return a, b
 }
 
 // whole returns a random integer in [-limit, limit].
