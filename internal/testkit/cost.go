@@ -4,7 +4,11 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"testing"
+	"time"
 )
+
+// maxTime is the maximum CPU time for any input. Fuzzing uses inputs of at most a few KiB.
+const maxTime = time.Second
 
 // constantBytes is the memory that an input of any size may take, for error messages, tokens of
 // headers and buffers.
@@ -31,13 +35,18 @@ func approxAllocated() uint64 {
 }
 
 // CheckCost runs f, which reads an input of the given number of bytes. It fails t if f allocates
-// more than factor times the input plus 1 MiB. [CheckLinear] finds work that takes time without
-// memory.
+// more than factor times the input plus 1 MiB or, on Linux, takes more than one second of CPU time.
+// That of its thread counts, however busy the machine is.
 func CheckCost(t testing.TB, input int, factor uint64, f func()) {
 	t.Helper()
 	limit := factor*uint64(input) + constantBytes
-	before := approxAllocated()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, start := approxAllocated(), threadTime()
 	f()
+	if took := threadTime() - start; took > maxTime {
+		t.Errorf("an input of %d bytes took %v of CPU time, want at most %v", input, took, maxTime)
+	}
 	if approxAllocated()-before > limit/2 { // measure exactly
 		if took := Allocated(f); took > limit {
 			t.Errorf("an input of %d bytes took %d bytes of memory, want at most %d", input, took, limit)

@@ -1,4 +1,4 @@
-// Package testkit contains helpers for the tests of several packages: limits on the work and memory
+// Package testkit contains helpers for the tests of several packages: limits on the time and memory
 // that an input may take, and a context that is cancelled at any point of a call.
 package testkit
 

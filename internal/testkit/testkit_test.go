@@ -45,6 +45,10 @@ func (f *failures) Errorf(string, ...any) { f.n++ }
 
 func TestCheckCost(t *testing.T) {
 	var kept []byte
+	slow := 0 // failures of slow work, whose time is only known on Linux
+	if threadTime() > 0 {
+		slow = 1
+	}
 	for _, c := range []struct {
 		f    func()
 		want int
@@ -52,6 +56,10 @@ func TestCheckCost(t *testing.T) {
 		{func() {}, 0},
 		{func() { kept = make([]byte, 10) }, 0},
 		{func() { kept = make([]byte, constantBytes+2100) }, 1},
+		{func() { // work without memory
+			for start := threadTime(); start > 0 && threadTime()-start <= maxTime+maxTime/100; {
+			}
+		}, slow},
 	} {
 		f := &failures{TB: t}
 		if CheckCost(f, 1000, 2, c.f); f.n != c.want {
