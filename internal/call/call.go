@@ -29,7 +29,7 @@ type Call struct {
 	Layouts [gemm.C + 1]gemm.Layout
 	Memory  [gemm.C + 1][]byte
 
-	product *planned // one of plans
+	product *planned // one of plans, also before Start
 	plans   [8]planned
 	members []dispatch.Member // the products of a batch
 	shared  []*planned        // the plans of members, each for equal layouts
@@ -47,7 +47,11 @@ type planned struct {
 	dispatch.Product
 }
 
-var calls = sync.Pool{New: func() any { return new(Call) }}
+var calls = sync.Pool{New: func() any {
+	k := new(Call)
+	k.product = &k.plans[0]
+	return k
+}}
 
 // New returns a call without operands and options.
 func New() *Call { return calls.Get().(*Call) }

@@ -80,3 +80,10 @@ func TestAssemble(t *testing.T) {
 		k.Release()
 	}
 }
+
+// TestReleaseBeforeStart checks that a call whose operands are refused can be released, also when
+// it is the first of the process.
+func TestReleaseBeforeStart(t *testing.T) {
+	k := calls.New().(*Call)
+	k.Release()
+}
