@@ -69,7 +69,7 @@ func TestDeviceMemory(t *testing.T) {
 // TestSeveralGPUs multiplies on a list of two emulated GPUs, and checks the errors of other lists
 // and of matrices in the memory of a list.
 func TestSeveralGPUs(t *testing.T) {
-	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(d backend.DeviceName) (device.Device, error) {
 		if d.Index > 1 {
 			return nil, device.ErrIndex
 		}

@@ -17,7 +17,7 @@ import (
 // TestLargeIndices multiplies matrices with offsets of more than 2^31, 2^32 and 2^34 elements.
 // Their memory is reserved, and the operating system backs only the pages that the test touches.
 func TestLargeIndices(t *testing.T) {
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		if k.Kind != backend.CPU || !k.Available {
 			continue
 		}

@@ -88,7 +88,7 @@ func gpuMixture(t *testing.T, d *Device) []work {
 		all = append(all, newWork(t, rng, n, n+3, n+7, onHost, WithDevice("gpu")),
 			newWork(t, rng, n, 3, n, onDevice, WithVerify()), newWork(t, rng, n, n+1, n, onDevice))
 	}
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		if k.Kind == backend.GPU && slices.Contains(k.Types, dtype.F32) {
 			all = append(all, newWork(t, rng, 120, 99, 77, onHost, WithDevice("gpu"), WithKernel(k.Name)))
 		}
@@ -145,7 +145,7 @@ func TestSoak(t *testing.T) { soak(t, mixture(t), func() int { return 0 }) }
 func TestGPUSoak(t *testing.T) {
 	firstGPU(t) // skips the test without a GPU
 	var account *faulty.Device
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 		g, err := cuda.Open(0)
 		if err != nil {
 			return nil, err

@@ -285,7 +285,7 @@ func TestPrecisionOnRequest(t *testing.T) {
 	for _, device := range []string{"cpu", "emu:t4", "emu:a30", "emu:h200", "emu:b200"} {
 		calls[device] = []Option{WithDevice(device)}
 	}
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		device := "cpu"
 		if k.Kind == backend.GPU {
 			device = "emu:h200"

@@ -98,7 +98,7 @@ func TestPackedOverlap(t *testing.T) {
 // transposed C and a packed B.
 func TestTileFunc(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		if k.Kind != backend.CPU || !k.Available || !slices.Contains(k.Types, dtype.F32) {
 			continue
 		}

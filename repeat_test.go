@@ -17,7 +17,7 @@ import (
 func TestRepeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	rng := testrand.New(t)
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		if !k.Available {
 			continue
 		}
@@ -51,7 +51,7 @@ func TestRepeats(t *testing.T) {
 func TestGPURepeats(t *testing.T) {
 	firstGPU(t)
 	rng := testrand.New(t)
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		for _, in := range k.Types {
 			if run := repeaters[in.String()]; k.Kind == backend.GPU && run != nil {
 				t.Run(k.Name+"/"+in.String(), func(t *testing.T) {

@@ -190,7 +190,7 @@ func TestEveryCallOfAChainFails(t *testing.T) {
 		err := faulty.FailEachCall(1000, from, func() (device.Device, error) { return emu.Open(emu.Options{}) },
 			func(d *faulty.Device) {
 				runs++
-				restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+				restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return d, nil })
 				to := New[float32](2, 2)
 				err := chain(t.Context(), to)
 				if left := d.Leaks(); len(left) > 0 || !d.Closed() {
@@ -274,7 +274,7 @@ func TestEveryCallOfAVerificationFails(t *testing.T) {
 	err := faulty.FailEachCall(1000, device.ErrLaunch, func() (device.Device, error) { return emu.Open(emu.Options{}) },
 		func(d *faulty.Device) {
 			runs++
-			restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+			restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return d, nil })
 			err := verifications(t.Context())
 			if left := d.Leaks(); len(left) > 0 || !d.Closed() {
 				t.Errorf("%s failed: live resources %v, device closed: %v", d.FailedCall(), left, d.Closed())

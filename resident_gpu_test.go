@@ -250,7 +250,7 @@ func TestGPUIssue(t *testing.T) {
 func TestGPULargeIndices(t *testing.T) {
 	d := firstGPU(t)
 	const n = 46_400
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		for _, in := range k.Types {
 			run := map[string]func(*testing.T, *Device, int, ...Option){
 				"float64": outerProduct[float64, float64], "float32": outerProduct[float32, float32],

@@ -21,7 +21,7 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	t.Helper()
 	var mu sync.Mutex
 	opened := map[string]*faulty.Device{}
-	restore := gpu.Substitute(func(name backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(name backend.DeviceName) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{Memory: memory})
 		if err != nil {
 			return nil, err

@@ -116,7 +116,7 @@ func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch
 // spoiled opens an emulated device that corrupts results, and returns its spoiler.
 func spoiled(t *testing.T) (*Device, *spoiler) {
 	s := &spoiler{}
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{})
 		s.Device = inner
 		return s, err

@@ -159,7 +159,7 @@ records. It refuses a file from another machine or another version of tilework.`
 	f.output.addTo(c, names...)
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels",
-		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
+		append(append(subjectNames(backend.DeviceName{}), autoNames(backend.DeviceName{})...), "all", "none")...)
 	complete(c, "peers", append(peerNames(func(*peer) bool { return true }), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c

@@ -48,11 +48,11 @@ func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 var builtinPeers = map[string]func(threads int) bench.Subject{
 	readPeer: func(threads int) bench.Subject { return readSubject{threads} },
 	plainPeer: func(threads int) bench.Subject {
-		request := dispatch.Request{Device: backend.Device{Kind: backend.CPU}, Threads: threads}
+		request := dispatch.Request{Device: backend.DeviceName{Kind: backend.CPU}, Threads: threads}
 		return &plainSubject{subject{name: plainPeer, request: request}}
 	},
 	defaultPeer: func(threads int) bench.Subject {
-		request := dispatch.Request{Device: backend.Device{Kind: backend.CPU}, Threads: threads}
+		request := dispatch.Request{Device: backend.DeviceName{Kind: backend.CPU}, Threads: threads}
 		return &defaultSubject{subject{name: defaultPeer, request: request}}
 	},
 }

@@ -18,7 +18,7 @@ import (
 const choiceRatio = 1.5
 
 // checkChoice returns an error if --choice does not fit the other flags.
-func (f *benchFlags) checkChoice(device backend.Device) error {
+func (f *benchFlags) checkChoice(device backend.DeviceName) error {
 	switch {
 	case !f.choice:
 		return nil

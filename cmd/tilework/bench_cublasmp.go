@@ -25,7 +25,7 @@ type mpSubject struct {
 }
 
 // openMp opens cuBLASMp on GPUs.
-func openMp(ctx context.Context, gpus []backend.Device, path string) (_ residentPeer, err error) {
+func openMp(ctx context.Context, gpus []backend.DeviceName, path string) (_ residentPeer, err error) {
 	s := &mpSubject{}
 	defer func() {
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // onEmulator returns a bencher that counts instructions, memory accesses and bank conflicts of
 // products. It opens an emulated GPU of its own, whose launches a tally observes.
-func (f *benchFlags) onEmulator(ctx context.Context, at backend.Device, problems []gemm.Problem,
+func (f *benchFlags) onEmulator(ctx context.Context, at backend.DeviceName, problems []gemm.Problem,
 	stderr io.Writer) (bencher, error) {
 	if f.cold.value {
 		return bencher{}, fmt.Errorf("--cold: an emulated GPU has no caches (want --device cpu or gpu)")

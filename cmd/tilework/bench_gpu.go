@@ -35,7 +35,7 @@ const (
 )
 
 // onGPU returns a bencher of matrices in GPU memory.
-func (f *benchFlags) onGPU(ctx context.Context, at backend.Device, problems []gemm.Problem,
+func (f *benchFlags) onGPU(ctx context.Context, at backend.DeviceName, problems []gemm.Problem,
 	stderr io.Writer) (bencher, error) {
 	backend, release, err := gpu.Open(at)
 	if err != nil {
@@ -50,7 +50,7 @@ type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, 
 
 // onDevice returns a bencher of the kernels of a backend. It takes ownership of the backend:
 // closing the bencher calls release, and so does onDevice if it fails.
-func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *stream.Backend, release func() error,
+func (f *benchFlags) onDevice(ctx context.Context, at backend.DeviceName, backend *stream.Backend, release func() error,
 	problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
 	g, err := f.pickGPU(at, backend, release, problems, stderr)
 	if err != nil {
@@ -107,8 +107,8 @@ type benchGPU struct {
 
 // pickGPU returns the backend and its kernels to measure. It takes ownership of the backend as
 // onDevice does.
-func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release func() error, problems []gemm.Problem,
-	stderr io.Writer) (g *benchGPU, err error) {
+func (f *benchFlags) pickGPU(at backend.DeviceName, backend *stream.Backend, release func() error,
+	problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		kernel, precision := splitPrecision(kernel)

@@ -17,7 +17,7 @@ import (
 )
 
 // onCPU returns a bencher of kernels and libraries on the CPU.
-func (f *benchFlags) onCPU(ctx context.Context, device backend.Device, problems []gemm.Problem,
+func (f *benchFlags) onCPU(ctx context.Context, device backend.DeviceName, problems []gemm.Problem,
 	stderr io.Writer) (bencher, error) {
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	picks, err := f.picks(device, problems, func(p *gemm.Problem, kernel string) (string, error) {

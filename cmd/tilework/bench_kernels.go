@@ -26,7 +26,7 @@ type planner func(p *gemm.Problem, kernel string) (string, error)
 
 // picks lists the kernels of --kernels, each once. It notes on stderr which of them cannot compute
 // which products, and fails if no kernel can compute any.
-func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan planner,
+func (f *benchFlags) picks(device backend.DeviceName, problems []gemm.Problem, plan planner,
 	stderr io.Writer) ([]pick, error) {
 	if f.kernels == "none" {
 		return nil, nil
@@ -62,7 +62,7 @@ func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan 
 
 // picker finds the kernels of a device that can compute some of the problems.
 type picker struct {
-	device   backend.Device
+	device   backend.DeviceName
 	problems []gemm.Problem
 	plan     planner
 	lacking  []string // why kernels cannot compute some problems, each reason once
@@ -129,7 +129,7 @@ func (p *picker) chosen(kernel string) (names []string, err error) {
 }
 
 // checkKernel returns an error if a device has no kernel of that name. A tile may follow the name.
-func checkKernel(name string, device backend.Device) error {
+func checkKernel(name string, device backend.DeviceName) error {
 	name, _, _ = strings.Cut(name, ":")
 	known := kernelsOf(device)
 	if slices.Contains(known, name) {
@@ -139,7 +139,7 @@ func checkKernel(name string, device backend.Device) error {
 }
 
 // namedDevice parses --device and refuses auto: a measurement or test is of a certain device.
-func namedDevice(name string) (backend.Device, error) {
+func namedDevice(name string) (backend.DeviceName, error) {
 	device, err := backend.ParseDevice(name)
 	switch {
 	case err != nil:
@@ -152,9 +152,9 @@ func namedDevice(name string) (backend.Device, error) {
 
 // unknownKernel returns the error for a name that is none of the known kernels of a device. It
 // names the devices that have such a kernel, or a similar known name.
-func unknownKernel(name string, device backend.Device, known []string) error {
+func unknownKernel(name string, device backend.DeviceName, known []string) error {
 	for _, kind := range []backend.Kind{backend.CPU, backend.GPU} {
-		if slices.Contains(subjectNames(backend.Device{Kind: kind}), name) {
+		if slices.Contains(subjectNames(backend.DeviceName{Kind: kind}), name) {
 			return fmt.Errorf("kernel %q is for device %s: on %v want one of %s",
 				name, dispatch.Runners(kind), device, strings.Join(known, ", "))
 		}
@@ -163,7 +163,7 @@ func unknownKernel(name string, device backend.Device, known []string) error {
 }
 
 // kernelsOf returns the names of the kernels of a device, or of all devices for auto.
-func kernelsOf(device backend.Device) (names []string) {
+func kernelsOf(device backend.DeviceName) (names []string) {
 	for _, k := range dispatch.Kernels(device) {
 		names = append(names, k.Name)
 	}
@@ -172,7 +172,7 @@ func kernelsOf(device backend.Device) (names []string) {
 
 // subjectNames returns the values of --kernels for the kernels of a device: each name, and each
 // name with a precision that the kernel supports besides the native one, such as "mma-tf32".
-func subjectNames(device backend.Device) (names []string) {
+func subjectNames(device backend.DeviceName) (names []string) {
 	for _, k := range dispatch.Kernels(device) {
 		names = append(names, k.Name)
 		for _, p := range k.Precisions {
@@ -184,7 +184,7 @@ func subjectNames(device backend.Device) (names []string) {
 
 // autoNames returns the values of --kernels for the kernel that mul would choose: "auto", and one
 // for each precision that a kernel of the device supports, such as "auto-tf32".
-func autoNames(device backend.Device) []string {
+func autoNames(device backend.DeviceName) []string {
 	names := []string{"auto"}
 	for _, p := range gemm.Precisions()[1:] {
 		if slices.ContainsFunc(dispatch.Kernels(device),

@@ -27,7 +27,7 @@ func (f *benchFlags) wantsTorch() bool {
 }
 
 // openTorch starts PyTorch on GPUs.
-func (f *benchFlags) openTorch(ctx context.Context, name string, gpus []backend.Device,
+func (f *benchFlags) openTorch(ctx context.Context, name string, gpus []backend.DeviceName,
 	python string) (residentPeer, error) {
 	o := pytorch.Options{Python: python}
 	for _, d := range gpus {
@@ -46,7 +46,7 @@ type torchSubject struct {
 	way     pytorch.Way
 	runner  *pytorch.Runner
 	seed    uint64
-	product *pytorch.Product // that was prepared last
+	product *pytorch.Prepared // that was prepared last
 }
 
 func (s *torchSubject) Name() string   { return s.name }
@@ -70,7 +70,7 @@ func (s *torchSubject) Check(ctx context.Context) (ratio float64, err error) {
 }
 
 // torchProduct is a product whose matrices stay in PyTorch's processes.
-type torchProduct struct{ *pytorch.Product }
+type torchProduct struct{ *pytorch.Prepared }
 
 // RunBreakdown implements [bench.ResidentProduct].
 func (torchProduct) RunBreakdown(context.Context, int) ([]timeline.Breakdown, error) { return nil, nil }

@@ -23,13 +23,13 @@ import (
 // onResident returns a bencher of matrices that stay on the GPUs of subjects, which may be several.
 // Each kernel is measured on the first GPU, and on all with B divided by rows and by columns, and
 // with B on each GPU, where nothing is copied. A batch is divided by whole products.
-func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems []gemm.Problem,
+func (f *benchFlags) onResident(ctx context.Context, at backend.DeviceName, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
 	if f.choice || f.groups != "" || f.energy > 0 || f.cold.value {
 		return bencher{}, fmt.Errorf("--choice, --groups, --energy and --cold: want one GPU, not %v, and not the peer %s", at,
 			torchPeer)
 	}
-	gpus := []backend.Device{at}
+	gpus := []backend.DeviceName{at}
 	if at.List != "" {
 		if at, err = members(at); err != nil {
 			return bencher{}, err
@@ -50,7 +50,7 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems
 			err = errors.Join(err, g.close())
 		}
 	}()
-	open := func(name backend.Device) (*resident.Device, error) {
+	open := func(name backend.DeviceName) (*resident.GPUs, error) {
 		d, err := resident.Open(name)
 		if err == nil {
 			g.closers = append(g.closers, d.Close)
@@ -63,7 +63,7 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems
 	}
 	type place struct {
 		suffix string // of the subject's name
-		on     *resident.Device
+		on     *resident.GPUs
 		b      split.By
 	}
 	var places []place
@@ -106,13 +106,13 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.Device, problems
 }
 
 // members returns a list of GPUs by their numbers. All must be usable.
-func members(list backend.Device) (numbered backend.Device, err error) {
+func members(list backend.DeviceName) (numbered backend.DeviceName, err error) {
 	if err := dispatch.CheckDevice(list); err != nil {
 		return list, err
 	}
 	if list.List == backend.AllGPUs {
 		var numbers []string
-		if err := gpu.EachMember(list, func(d backend.Device) error {
+		if err := gpu.EachMember(list, func(d backend.DeviceName) error {
 			err := dispatch.CheckDevice(d)
 			if err == nil {
 				numbers = append(numbers, strconv.Itoa(d.Index))
@@ -135,7 +135,7 @@ type residentPeer interface {
 }
 
 // residentPeers opens the peers of --peers on GPUs. Closing g closes them.
-func (f *benchFlags) residentPeers(ctx context.Context, gpus []backend.Device, g *benchGPU,
+func (f *benchFlags) residentPeers(ctx context.Context, gpus []backend.DeviceName, g *benchGPU,
 	stderr io.Writer) (subjects []bench.ResidentSubject, err error) {
 	paths, err := f.paths()
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *benchFlags) residentPeers(ctx context.Context, gpus []backend.Device, g
 // residentSubject is a kernel on matrices that stay on one GPU or several.
 type residentSubject struct {
 	name, kernel string
-	on           *resident.Device
+	on           *resident.GPUs
 	b            split.By // the way in which several GPUs divide B and Up
 	inexact
 	detail string // of the product that was prepared last
@@ -185,7 +185,7 @@ func (s *residentSubject) String() string { return s.detail }
 // are on each GPU.
 func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 	b *gemm.Buffers) (_ bench.ResidentProduct, err error) {
-	q := &residentProduct{problem: p, Product: resident.Product{Problem: *p, Kernel: s.kernel}}
+	q := &residentProduct{problem: p, Job: resident.Job{Problem: *p, Kernel: s.kernel}}
 	q.Precision = gemm.Precision(s.inexact)
 	defer func() {
 		if err != nil {
@@ -226,7 +226,7 @@ func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 	if _, err := q.Complete(); err != nil {
 		return nil, err
 	}
-	pl, division, err := resident.PlanOf(&q.Product)
+	pl, division, err := resident.PlanOf(&q.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
 
 // residentProduct is a product of matrices that it owns.
 type residentProduct struct {
-	resident.Product
+	resident.Job
 	problem *gemm.Problem // with the layouts in host memory
 }
 
@@ -262,7 +262,7 @@ func (p *residentProduct) each(o gemm.Operand, host []byte, f func(resident.Matr
 func (p *residentProduct) Run(ctx context.Context, n int) (time.Duration, error) {
 	start := time.Now()
 	for range n {
-		if err := resident.Gemm(ctx, &p.Product); err != nil {
+		if err := resident.Gemm(ctx, &p.Job); err != nil {
 			return 0, err
 		}
 	}
@@ -272,7 +272,7 @@ func (p *residentProduct) Run(ctx context.Context, n int) (time.Duration, error)
 
 // RunBreakdown implements [bench.ResidentProduct].
 func (p *residentProduct) RunBreakdown(ctx context.Context, n int) ([]timeline.Breakdown, error) {
-	return resident.RunBreakdown(ctx, &p.Product, n)
+	return resident.RunBreakdown(ctx, &p.Job, n)
 }
 
 // CopyIn implements [bench.ResidentProduct].

@@ -54,7 +54,7 @@ func readRecords(t *testing.T, file string) []bench.Record {
 // emulatedGPU makes the device "gpu" an emulated GPU until the end of the test.
 func emulatedGPU(t *testing.T) {
 	t.Helper()
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return emu.Open(emu.Options{}) })
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return emu.Open(emu.Options{}) })
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)

@@ -23,7 +23,7 @@ import (
 
 // throughGPU returns a bencher of products on a GPU of matrices in host memory. Of several GPUs it
 // measures the first one and all.
-func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems []gemm.Problem,
+func (f *benchFlags) throughGPU(_ context.Context, at backend.DeviceName, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
 	one := at
 	if at.List != "" {
@@ -85,7 +85,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 type hostSubject struct {
 	name, kernel string
 	inexact
-	at    backend.Device
+	at    backend.DeviceName
 	gpu   *stream.Backend
 	limit int // see [stream.Plan.Limit]
 	plan  *stream.Plan
@@ -137,7 +137,7 @@ type listSubject struct {
 	inexact
 }
 
-func newListSubject(name string, at backend.Device, kernel string, precision gemm.Precision) *listSubject {
+func newListSubject(name string, at backend.DeviceName, kernel string, precision gemm.Precision) *listSubject {
 	return &listSubject{subject{name: name, request: dispatch.Request{Device: at, Kernel: kernel}}, inexact(precision)}
 }
 
@@ -242,7 +242,7 @@ const (
 
 // transferPeers opens the peers of --peers that multiply matrices in host memory, those on GPUs for
 // all of at. Closing g closes them.
-func (f *benchFlags) transferPeers(at backend.Device, g *benchGPU, stderr io.Writer) ([]bench.Subject, error) {
+func (f *benchFlags) transferPeers(at backend.DeviceName, g *benchGPU, stderr io.Writer) ([]bench.Subject, error) {
 	var subjects []bench.Subject
 	var rest []string
 	for _, name := range f.peerNames(append([]string{xtPeer}, libraryNames()...)) {

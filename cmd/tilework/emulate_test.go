@@ -358,7 +358,7 @@ func (r *loadRecorder) Load(ctx context.Context, text string) (device.Module, er
 func TestUsersPTX(t *testing.T) {
 	text := nvccFolder(t)
 	var opened, texts []string
-	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(d backend.DeviceName) (device.Device, error) {
 		opened = append(opened, d.String())
 		inner, err := emulator.Open(emulator.Options{})
 		return &loadRecorder{inner, &texts}, err

@@ -88,7 +88,7 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 }
 
 func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) error {
-	if err := checkKernel(name, backend.Device{Kind: backend.GPU}); err != nil {
+	if err := checkKernel(name, backend.DeviceName{Kind: backend.GPU}); err != nil {
 		return err
 	}
 	k, err := choose.Find(name)

@@ -53,7 +53,7 @@ func TestEveryDeviceCallFails(t *testing.T) {
 		for _, kind := range kinds {
 			open := func() (device.Device, error) { return emu.Open(emu.Options{}) }
 			err := faulty.FailEachCall(verb.all, kind.err, open, func(d *faulty.Device) {
-				restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+				restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return d, nil })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, stderr, code := run(ctx, strings.Fields(verb.args)...)

@@ -148,7 +148,7 @@ const rowInvariantDoc = "make each row of C independent of the other rows, to th
 
 func kernelNames() []string {
 	var names []string
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		names = append(names, k.Name)
 	}
 	return names

@@ -60,7 +60,7 @@ func TestRepeatedKernels(t *testing.T) {
 	plans := 0
 	plan := func(_ *gemm.Problem, kernel string) (string, error) { plans++; return kernel, nil }
 	f := benchFlags{kernels: strings.Repeat("loop, auto,", 1000) + "loop"}
-	picks, err := f.picks(backend.Device{Kind: backend.CPU}, problems, plan, io.Discard)
+	picks, err := f.picks(backend.DeviceName{Kind: backend.CPU}, problems, plan, io.Discard)
 	if err != nil || len(picks) != 2 || plans != 2*len(problems) {
 		t.Errorf("%d picks after %d plans, %v, want 2 after %d", len(picks), plans, err, 2*len(problems))
 	}

@@ -55,7 +55,7 @@ func listDevices() ([]deviceInfo, error) {
 
 func deviceKernels(runs func(backend.Kernel) bool) []deviceKernel {
 	var list []deviceKernel
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		if runs(k) {
 			list = append(list, deviceKernel{k.Name, texts(k.Types)})
 		}
@@ -85,7 +85,7 @@ type sumsInfo struct {
 // listKernels returns the kernels, for each device the slowest first.
 func listKernels() []kernelInfo {
 	var all []kernelInfo
-	for _, k := range dispatch.Kernels(backend.Device{}) {
+	for _, k := range dispatch.Kernels(backend.DeviceName{}) {
 		var sums []sumsInfo
 		for _, s := range k.Sums() {
 			sums = append(sums, sumsInfo{texts(s.Types), s.Precision.String(), s.How})

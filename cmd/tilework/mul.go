@@ -295,7 +295,7 @@ func (f *mulFlags) checkOutput(t dtype.Type, stdout io.Writer) error {
 }
 
 // loadC0 reads C0, if beta needs it, into the memory of C.
-func (f *mulFlags) loadC0(ctx context.Context, product *dispatch.Product) error {
+func (f *mulFlags) loadC0(ctx context.Context, product *dispatch.Job) error {
 	p := &product.Problem
 	c0, err := f.readC0(ctx, p)
 	if err != nil || c0 == nil {
@@ -316,7 +316,7 @@ func printPlan(w io.Writer, plan *dispatch.Plan) {
 }
 
 // multiply computes the product. It returns an error if an input file changed meanwhile.
-func (f *mulFlags) multiply(ctx context.Context, product *dispatch.Product) error {
+func (f *mulFlags) multiply(ctx context.Context, product *dispatch.Job) error {
 	err := product.Run(ctx)
 	if err != nil && !errors.Is(err, mapping.ErrFault) {
 		return err
@@ -326,7 +326,7 @@ func (f *mulFlags) multiply(ctx context.Context, product *dispatch.Product) erro
 
 // load reads the operands of the product that the flags describe, and gives them to the call k with
 // its options.
-func (f *mulFlags) load(ctx context.Context, k *call.Call, fileA, fileB string) (*dispatch.Product, error) {
+func (f *mulFlags) load(ctx context.Context, k *call.Call, fileA, fileB string) (*dispatch.Job, error) {
 	a, b, err := f.readOperands(ctx, fileA, fileB)
 	if err != nil {
 		return nil, err

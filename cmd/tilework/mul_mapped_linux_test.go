@@ -95,7 +95,7 @@ func TestMulMappedFails(t *testing.T) {
 	open := func() (device.Device, error) { return emu.Open(emu.Options{}) }
 	failures := 0
 	err = faulty.FailEachCall(40, device.ErrLaunch, open, func(d *faulty.Device) {
-		restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+		restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return d, nil })
 		_, stderr, code := run(t.Context(), strings.Fields(command)...)
 		if err := restore(); err != nil && !errors.Is(err, device.ErrLaunch) {
 			t.Error(err)

@@ -167,7 +167,7 @@ func (r *rankRun) run(ctx context.Context, fileA, fileB string, stdout io.Writer
 
 // agree checks that all ranks have the same product, files with the same contents and the same kind
 // of device.
-func (r *rankRun) agree(ctx context.Context, whole *dispatch.Product, c0 *input) error {
+func (r *rankRun) agree(ctx context.Context, whole *dispatch.Job, c0 *input) error {
 	p, b := &whole.Problem, &whole.Buffers
 	values := [][2]string{
 		{"the product", p.String()},
@@ -220,7 +220,7 @@ func fingerprint(data []byte) (text string, err error) {
 const maxPeerText = 200
 
 // plan plans the product with the kernel that rank 0 chooses.
-func (r *rankRun) plan(ctx context.Context, whole *dispatch.Product) (err error) {
+func (r *rankRun) plan(ctx context.Context, whole *dispatch.Job) (err error) {
 	var choice []byte
 	if r.group.Rank() == 0 {
 		if err := whole.Decide(ctx); err != nil {
@@ -295,7 +295,7 @@ func (r *rankRun) create(ctx context.Context, p *gemm.Problem) (*matio.Shared, e
 }
 
 // compute computes an area of C in memory of its own.
-func (r *rankRun) compute(ctx context.Context, whole *dispatch.Product, a gemm.Area,
+func (r *rankRun) compute(ctx context.Context, whole *dispatch.Job, a gemm.Area,
 	c0 *input) (c []byte, report rankReport, err error) {
 	if a.Rows == 0 || a.Cols == 0 {
 		return nil, report, ctx.Err()

@@ -544,7 +544,7 @@ func TestRanksChoose(t *testing.T) {
 // TestGPURanks multiplies files with two and four processes on the GPUs of the machine, which they
 // share if there are fewer, and compares the bytes with those of one process on one GPU.
 func TestGPURanks(t *testing.T) {
-	if err := (gpu.Backend{Device: backend.Device{Kind: backend.GPU}}).Open(); err != nil {
+	if err := (gpu.Backend{Device: backend.DeviceName{Kind: backend.GPU}}).Open(); err != nil {
 		if os.Getenv("TILEWORK_REQUIRE_GPU") != "" {
 			t.Fatal(err)
 		}

@@ -174,14 +174,14 @@ func (f *scalingFlags) run(c *cobra.Command, stdout io.Writer) error {
 func (f *scalingFlags) predict(t dtype.Type, c *scaling.Cluster) (rows []scalingRow, err error) {
 	if f.least > 0 {
 		n, e, err := scaling.Smallest(t, c, f.least, scalingUnit, scalingMost)
-		return []scalingRow{newScalingRow(scaling.Product{Type: t, M: n, N: n, K: n}, c, &e)}, err
+		return []scalingRow{newScalingRow(scaling.Workload{Type: t, M: n, N: n, K: n}, c, &e)}, err
 	}
 	samples, err := f.samples(usualScalingSize, bench.Draw{})
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range samples {
-		p := scaling.Product{Type: t, M: s.M, N: s.N, K: s.K}
+		p := scaling.Workload{Type: t, M: s.M, N: s.N, K: s.K}
 		e, err := scaling.Predict(p, c)
 		if err != nil {
 			return nil, err
@@ -191,7 +191,7 @@ func (f *scalingFlags) predict(t dtype.Type, c *scaling.Cluster) (rows []scaling
 	return rows, nil
 }
 
-func newScalingRow(p scaling.Product, c *scaling.Cluster, e *scaling.Estimate) scalingRow {
+func newScalingRow(p scaling.Workload, c *scaling.Cluster, e *scaling.Estimate) scalingRow {
 	return scalingRow{
 		DType: p.Type.String(), M: p.M, N: p.N, K: p.K, Hosts: c.Hosts, GPUs: c.Size(),
 		Grid: e.Grid.String(), HostGrid: e.Host.String(),

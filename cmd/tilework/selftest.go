@@ -96,7 +96,7 @@ The checks:
 	fl.IntVar(&f.processes, "processes", 1, "the `NUMBER` of processes that the cases are distributed over")
 	fl.StringVar(&f.part, "part", "1/1", "run only one `PART` of the cases: i/n, the i-th of n")
 	f.output.addTo(c, listFormats...)
-	complete(c, "kernels", append(subjectNames(backend.Device{}), "all")...)
+	complete(c, "kernels", append(subjectNames(backend.DeviceName{}), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
 	return c
 }

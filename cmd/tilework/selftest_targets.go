@@ -28,7 +28,7 @@ type testTarget struct {
 
 // choose returns the kernels of --kernels on a device. The caller must call release after the
 // tests.
-func (f *selftestFlags) choose(device backend.Device) (all []testTarget, release func() error, err error) {
+func (f *selftestFlags) choose(device backend.DeviceName) (all []testTarget, release func() error, err error) {
 	if device.Kind == backend.CPU {
 		all, err = f.onCPU(device)
 		return all, func() error { return nil }, err
@@ -51,7 +51,7 @@ func (f *selftestFlags) choose(device backend.Device) (all []testTarget, release
 }
 
 // ways returns the GPU kernels of --kernels in their smallest tiles, or with --full in each tile.
-func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gputest.Way, err error) {
+func (f *selftestFlags) ways(device backend.DeviceName, info *device.Info) (all []gputest.Way, err error) {
 	switch {
 	case f.kernels == "all" && f.full:
 		return gputest.All(info), nil
@@ -89,7 +89,7 @@ func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gp
 }
 
 // onCPU returns the CPU kernels of --kernels.
-func (f *selftestFlags) onCPU(device backend.Device) (all []testTarget, err error) {
+func (f *selftestFlags) onCPU(device backend.DeviceName) (all []testTarget, err error) {
 	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available || slices.Contains(strings.Split(f.kernels, ","), k.Name) {
 			all = append(all, testTarget{kernel: k.Name, open: func() (gemmtest.Implementation, func() error) {
@@ -111,7 +111,7 @@ func (f *selftestFlags) onCPU(device backend.Device) (all []testTarget, err erro
 // cpuImplementation returns a CPU kernel as an implementation for the suite.
 func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
 	plan := func(ctx context.Context, p *gemm.Problem) (*dispatch.Plan, error) {
-		return dispatch.New(ctx, dispatch.Request{Problem: *p, Device: backend.Device{Kind: backend.CPU}, Kernel: k.Name})
+		return dispatch.New(ctx, dispatch.Request{Problem: *p, Device: backend.DeviceName{Kind: backend.CPU}, Kernel: k.Name})
 	}
 	impl := gemmtest.Implementation{
 		Name: k.Name, Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
@@ -123,7 +123,7 @@ func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
 			return pl.Run(ctx, &b)
 		},
 		Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
-			var batch []dispatch.Product
+			var batch []dispatch.Job
 			first := 0 // first row of the group
 			for n := range p.Products() {
 				one, at := p.Product(n)
@@ -140,7 +140,7 @@ func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
 					gemm.A: from(b[gemm.A], at[0]), gemm.B: from(b[gemm.B], at[1]), gemm.C: from(b[gemm.C], at[2]),
 					gemm.Bias: from(b[gemm.Bias], bias),
 				}
-				batch = append(batch, dispatch.Product{Plan: *pl, Buffers: memory})
+				batch = append(batch, dispatch.Job{Plan: *pl, Buffers: memory})
 			}
 			return dispatch.RunBatch(ctx, batch)
 		},

@@ -54,7 +54,7 @@ func TestVerdict(t *testing.T) {
 // TestSelftestFullCases checks the numbers of cases of the exact check that --full runs: for each
 // kernel, and for all kernels of a device together.
 func TestSelftestFullCases(t *testing.T) {
-	for _, device := range []backend.Device{{Kind: backend.CPU}, {Kind: backend.Emulator}} {
+	for _, device := range []backend.DeviceName{{Kind: backend.CPU}, {Kind: backend.Emulator}} {
 		f := selftestFlags{kernels: "all", full: true}
 		list, release, err := f.choose(device)
 		if err != nil {
@@ -125,7 +125,7 @@ func TestSelftestInterrupted(t *testing.T) {
 		{60, true, "table", table + `1\d +10 .*\n\d+ of \d+ cases failed until the interruption\n$`, 1},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+		restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 			e, err := emu.Open(emu.Options{})
 			d := &canceller{Device: e, cancel: cancel}
 			if c.wrong {
@@ -151,7 +151,7 @@ func TestSelftestInterrupted(t *testing.T) {
 func TestSelftestRepeats(t *testing.T) {
 	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2",
 		"--kernels naive --cases 20 --part 7/20", "--kernels naive:8 --cases 2 --full"} {
-		restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+		restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 			d, err := emu.Open(emu.Options{})
 			return &wrongDevice{d}, err
 		})
@@ -176,7 +176,7 @@ func TestSelftestRepeats(t *testing.T) {
 }
 
 func TestSelftestPrintsErrors(t *testing.T) {
-	list, _, err := (&selftestFlags{kernels: "portable"}).choose(backend.Device{Kind: backend.CPU})
+	list, _, err := (&selftestFlags{kernels: "portable"}).choose(backend.DeviceName{Kind: backend.CPU})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestSelftestCompilesFew(t *testing.T) {
 		args, limit = "selftest --device emu --seed 1 --format json", 250
 	}
 	var d *countingDevice
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 		e, err := emu.Open(emu.Options{})
 		d = &countingDevice{Device: e, compiled: map[[sha256.Size]byte]bool{}}
 		return d, err

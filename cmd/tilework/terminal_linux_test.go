@@ -64,7 +64,7 @@ func TestMulProgress(t *testing.T) {
 	}()
 	bar := ""
 	synctest.Test(t, func(t *testing.T) {
-		restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+		restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 			return emu.Open(emu.Options{Workers: 1, Watch: func(l *ptxemu.Launch) emu.Done {
 				l.Observers = append(l.Observers, starting(func(block int) {
 					switch block {

@@ -1,6 +1,6 @@
 // Package backend defines the interfaces between dispatch, which decides where a product is
 // computed, and the backends, which compute it: [Backend] and [Plan]. It also names devices
-// ([Device]).
+// ([DeviceName]).
 //
 // All plans have all methods of Plan. Those that only some plans implement are in [BasePlan], which
 // plans embed. Two abilities of a backend itself are interfaces: [Packer] and [Tunable].

@@ -26,7 +26,7 @@ var kinds = [...]struct {
 	arguments []string
 	// parse returns the device of an argument, which is not empty, without its kind. It is nil if the
 	// kind takes no argument.
-	parse func(argument string) (Device, error)
+	parse func(argument string) (DeviceName, error)
 }{
 	Auto:     {name: "auto"},
 	CPU:      {name: "cpu"},
@@ -40,8 +40,8 @@ func (k Kind) String() string { return kinds[k].name }
 // IsGPU reports whether devices of kind k are GPUs, real or emulated.
 func (k Kind) IsGPU() bool { return k == GPU || k == Emulator }
 
-// Device identifies a device. It is comparable. The zero Device is "auto".
-type Device struct {
+// DeviceName identifies a device. It is comparable. The zero DeviceName is "auto".
+type DeviceName struct {
 	Kind  Kind
 	Index int    // number of a GPU in the driver's order, or of an emulated one in a list
 	UUID  string // start of a GPU's UUID, including "GPU-"; replaces Index
@@ -51,19 +51,19 @@ type Device struct {
 	List string
 }
 
-// AllGPUs is the [Device.List] of all GPUs of the machine.
+// AllGPUs is the [DeviceName.List] of all GPUs of the machine.
 const AllGPUs = "all"
 
 // Members returns the GPUs of a list, or nil for [AllGPUs].
-func (d *Device) Members() (all []Device) {
+func (d *DeviceName) Members() (all []DeviceName) {
 	if d.List == AllGPUs {
 		return nil
 	}
 	for i, text := range strings.Split(d.List, ",") {
-		member := Device{Kind: d.Kind, Index: i, Model: text}
+		member := DeviceName{Kind: d.Kind, Index: i, Model: text}
 		if d.Kind == GPU {
 			n, _ := strconv.Atoi(text) // parseGPUs has checked it
-			member = Device{Kind: d.Kind, Index: n}
+			member = DeviceName{Kind: d.Kind, Index: n}
 		}
 		all = append(all, member)
 	}
@@ -71,9 +71,9 @@ func (d *Device) Members() (all []Device) {
 }
 
 // ParseDevice parses the name of a device. The empty name is "auto".
-func ParseDevice(name string) (Device, error) {
+func ParseDevice(name string) (DeviceName, error) {
 	if name == "" {
-		return Device{}, nil
+		return DeviceName{}, nil
 	}
 	prefix, argument, hasArgument := strings.Cut(name, ":")
 	for i := range kinds {
@@ -81,17 +81,17 @@ func ParseDevice(name string) (Device, error) {
 		switch {
 		case kind.name != prefix:
 		case !hasArgument:
-			return Device{Kind: Kind(i)}, nil
+			return DeviceName{Kind: Kind(i)}, nil
 		case kind.parse != nil && argument != "":
 			d, err := kind.parse(argument)
 			if err != nil {
-				return Device{}, fmt.Errorf("device %q: %w", name, err)
+				return DeviceName{}, fmt.Errorf("device %q: %w", name, err)
 			}
 			d.Kind = Kind(i)
 			return d, nil
 		}
 	}
-	return Device{}, names.Unknown("device", name, forms())
+	return DeviceName{}, names.Unknown("device", name, forms())
 }
 
 // forms lists the forms of device names: "gpu", "gpu:N".
@@ -106,23 +106,23 @@ func forms() []string {
 	return all
 }
 
-func parseGPU(argument string) (Device, error) {
+func parseGPU(argument string) (DeviceName, error) {
 	if argument == AllGPUs || strings.Contains(argument, ",") {
 		return parseGPUs(argument)
 	}
 	if strings.HasPrefix(argument, "GPU-") {
-		return Device{UUID: argument}, nil
+		return DeviceName{UUID: argument}, nil
 	}
 	n, err := strconv.Atoi(argument)
 	if err != nil || n < 0 {
-		return Device{}, fmt.Errorf("%q is not the number of a GPU: want gpu:0, gpu:1, … or the start of a UUID, "+
+		return DeviceName{}, fmt.Errorf("%q is not the number of a GPU: want gpu:0, gpu:1, … or the start of a UUID, "+
 			"gpu:GPU-…", argument)
 	}
-	return Device{Index: n}, nil
+	return DeviceName{Index: n}, nil
 }
 
 // parseGPUs parses several numbers, or AllGPUs.
-func parseGPUs(argument string) (Device, error) {
+func parseGPUs(argument string) (DeviceName, error) {
 	seen := map[int]bool{}
 	for text := range strings.SplitSeq(argument, ",") {
 		if argument == AllGPUs {
@@ -131,44 +131,46 @@ func parseGPUs(argument string) (Device, error) {
 		n, err := strconv.Atoi(text)
 		switch {
 		case err != nil || n < 0 || strconv.Itoa(n) != text:
-			return Device{}, fmt.Errorf("%q is not the number of a GPU: want a list such as gpu:0,1, or gpu:all", text)
+			return DeviceName{}, fmt.Errorf("%q is not the number of a GPU: want a list such as gpu:0,1, or gpu:all", text)
 		case seen[n]:
-			return Device{}, fmt.Errorf("GPU %d is listed twice: want each GPU once", n)
+			return DeviceName{}, fmt.Errorf("GPU %d is listed twice: want each GPU once", n)
 		}
 		seen[n] = true
 	}
-	return Device{List: argument}, nil
+	return DeviceName{List: argument}, nil
 }
 
 // parseModels parses a model or several. "MODEL#N" is the name of number N of a list.
-func parseModels(argument string) (Device, error) {
+func parseModels(argument string) (DeviceName, error) {
 	if strings.Contains(argument, ",") {
 		for text := range strings.SplitSeq(argument, ",") {
 			if text == "" || strings.Contains(text, "#") {
-				return Device{}, fmt.Errorf("%q is not the model of an emulated GPU: want a list such as emu:h200,h200", text)
+				return DeviceName{}, fmt.Errorf("%q is not the model of an emulated GPU: want a list such as emu:h200,h200", text)
 			}
 		}
-		return Device{List: argument}, nil
+		return DeviceName{List: argument}, nil
 	}
 	text, number, numbered := strings.Cut(argument, "#")
 	n := 0
 	if numbered {
 		var err error
 		if n, err = strconv.Atoi(number); err != nil || n < 1 || strconv.Itoa(n) != number || text == "" {
-			return Device{}, fmt.Errorf("%q is not an emulated GPU of a list: want a name such as emu:h200#1", argument)
+			return DeviceName{}, fmt.Errorf("%q is not an emulated GPU of a list: want a name such as emu:h200#1", argument)
 		}
 	}
-	return Device{Model: text, Index: n}, nil
+	return DeviceName{Model: text, Index: n}, nil
 }
 
 // IsFirst reports whether d is the first device of its kind, without an argument.
-func (d *Device) IsFirst() bool { return d.Index == 0 && d.UUID == "" && d.Model == "" && d.List == "" }
+func (d *DeviceName) IsFirst() bool {
+	return d.Index == 0 && d.UUID == "" && d.Model == "" && d.List == ""
+}
 
 // IsGPU reports whether d is a GPU, real or emulated.
-func (d *Device) IsGPU() bool { return d.Kind.IsGPU() }
+func (d *DeviceName) IsGPU() bool { return d.Kind.IsGPU() }
 
 // String returns the name of d, which ParseDevice accepts.
-func (d Device) String() string {
+func (d DeviceName) String() string {
 	switch {
 	case d.Model != "" && d.Index > 0:
 		return fmt.Sprintf("%v:%s#%d", d.Kind, d.Model, d.Index)

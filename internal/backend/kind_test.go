@@ -11,23 +11,23 @@ import (
 func TestParseDevice(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		want   Device
+		want   DeviceName
 		string string
 	}{
-		{"", Device{}, "auto"},
-		{"auto", Device{}, "auto"},
-		{"cpu", Device{Kind: CPU}, "cpu"},
-		{"gpu", Device{Kind: GPU}, "gpu"},
-		{"gpu:0", Device{Kind: GPU}, "gpu"},
-		{"gpu:12", Device{Kind: GPU, Index: 12}, "gpu:12"},
-		{"gpu:GPU-3f2a", Device{Kind: GPU, UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
-		{"gpu:0,1", Device{Kind: GPU, List: "0,1"}, "gpu:0,1"},
-		{"gpu:3,0,12", Device{Kind: GPU, List: "3,0,12"}, "gpu:3,0,12"},
-		{"gpu:all", Device{Kind: GPU, List: AllGPUs}, "gpu:all"},
-		{"emu", Device{Kind: Emulator}, "emu"},
-		{"emu:sm_80", Device{Kind: Emulator, Model: "sm_80"}, "emu:sm_80"},
-		{"emu:h200#3", Device{Kind: Emulator, Model: "h200", Index: 3}, "emu:h200#3"},
-		{"emu:h200,t4", Device{Kind: Emulator, List: "h200,t4"}, "emu:h200,t4"},
+		{"", DeviceName{}, "auto"},
+		{"auto", DeviceName{}, "auto"},
+		{"cpu", DeviceName{Kind: CPU}, "cpu"},
+		{"gpu", DeviceName{Kind: GPU}, "gpu"},
+		{"gpu:0", DeviceName{Kind: GPU}, "gpu"},
+		{"gpu:12", DeviceName{Kind: GPU, Index: 12}, "gpu:12"},
+		{"gpu:GPU-3f2a", DeviceName{Kind: GPU, UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
+		{"gpu:0,1", DeviceName{Kind: GPU, List: "0,1"}, "gpu:0,1"},
+		{"gpu:3,0,12", DeviceName{Kind: GPU, List: "3,0,12"}, "gpu:3,0,12"},
+		{"gpu:all", DeviceName{Kind: GPU, List: AllGPUs}, "gpu:all"},
+		{"emu", DeviceName{Kind: Emulator}, "emu"},
+		{"emu:sm_80", DeviceName{Kind: Emulator, Model: "sm_80"}, "emu:sm_80"},
+		{"emu:h200#3", DeviceName{Kind: Emulator, Model: "h200", Index: 3}, "emu:h200#3"},
+		{"emu:h200,t4", DeviceName{Kind: Emulator, List: "h200,t4"}, "emu:h200,t4"},
 	} {
 		got, err := ParseDevice(c.name)
 		if err != nil || got != c.want || got.String() != c.string {

@@ -44,7 +44,7 @@ type planned struct {
 	alpha, beta complex128
 	layouts     [gemm.C + 1]gemm.Layout
 	settings    Settings
-	dispatch.Product
+	dispatch.Job
 }
 
 var calls = sync.Pool{New: func() any {

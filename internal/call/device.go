@@ -12,13 +12,13 @@ import (
 )
 
 // gpus is a device of one GPU or several.
-type gpus struct{ *resident.Device }
+type gpus struct{ *resident.GPUs }
 
 // gpuMemory is memory of a device.
 type gpuMemory struct{ *resident.Memory }
 
 // Open opens a real or emulated GPU, or several; see [resident.Open].
-func Open(name backend.Device) (Place, error) {
+func Open(name backend.DeviceName) (Place, error) {
 	d, err := resident.Open(name)
 	if err != nil {
 		return nil, err
@@ -27,11 +27,11 @@ func Open(name backend.Device) (Place, error) {
 }
 
 func (d gpus) New(l gemm.Layout, by split.By) (Memory, gemm.Layout, error) {
-	return newMemory(resident.New(d.Device, l, by))
+	return newMemory(resident.New(d.GPUs, l, by))
 }
 
 func (d gpus) NewBatch(l gemm.Layout, count int, by split.By) (Memory, gemm.Layout, error) {
-	return newMemory(resident.NewBatch(d.Device, l, count, by))
+	return newMemory(resident.NewBatch(d.GPUs, l, count, by))
 }
 
 func newMemory(m resident.Matrix, err error) (Memory, gemm.Layout, error) {
@@ -43,7 +43,9 @@ func newMemory(m resident.Matrix, err error) (Memory, gemm.Layout, error) {
 
 func (gpus) ofRanks() bool { return false }
 
-func (d gpus) toTune(backend.Device) (backend.Device, error) { return backend.ParseDevice(d.String()) }
+func (d gpus) toTune(backend.DeviceName) (backend.DeviceName, error) {
+	return backend.ParseDevice(d.String())
+}
 
 func (m gpuMemory) Place() Place { return gpus{m.Device()} }
 
@@ -55,7 +57,7 @@ func (m gpuMemory) Size() (int, error) { return m.Memory.Size(), nil }
 func (gpuMemory) CheckPart() error     { return nil }
 
 // product returns the product of k as package resident takes it.
-func (d gpus) product(k *Call) (p *resident.Product, err error) {
+func (d gpus) product(k *Call) (p *resident.Job, err error) {
 	switch asked := k.Device; {
 	case asked.Kind != backend.Auto && asked.String() != d.String():
 		return nil, fmt.Errorf("%w: device %v for matrices on %v", gemm.ErrUnsupported, asked, d)
@@ -65,7 +67,7 @@ func (d gpus) product(k *Call) (p *resident.Product, err error) {
 		return nil, fmt.Errorf("%w: a function for the tiles of matrices on device %v: only the CPU runs it",
 			gemm.ErrUnsupported, d)
 	}
-	p = &resident.Product{Kernel: k.Kernel, Verify: k.Verify, Within: k.Within}
+	p = &resident.Job{Kernel: k.Kernel, Verify: k.Verify, Within: k.Within}
 	a, b, c := &k.operands[gemm.A], &k.operands[gemm.B], &k.operands[gemm.C]
 	switch {
 	case k.grouped():

@@ -40,10 +40,10 @@ func (k *Call) describeOnHost(ctx context.Context, invalid error) (Description, 
 		return k.describeBatch(ctx)
 	}
 	err := k.planProduct(ctx)
-	return describeHost(&k.product.Product, err)
+	return describeHost(&k.product.Job, err)
 }
 
-func describeHost(p *dispatch.Product, err error) (Description, error) {
+func describeHost(p *dispatch.Job, err error) (Description, error) {
 	if err != nil {
 		return Description{}, err
 	}
@@ -69,22 +69,22 @@ func (k *Call) describeBatch(ctx context.Context) (Description, error) {
 // Assemble returns the product of matrices on the host, not planned yet: its problem and its
 // buffers. The caller may give more operands and assemble it again. It sets the memory of C in the
 // buffers if that was not given.
-func (k *Call) Assemble() (*dispatch.Product, error) {
+func (k *Call) Assemble() (*dispatch.Job, error) {
 	if err := k.check(); err != nil {
 		return nil, err
 	}
 	p := k.product
 	if p.kept {
-		p.Product.Reset()
+		p.Job.Reset()
 		k.request(&p.Request)
 		p.kept = false
 	}
 	p.Packed = k.operands[gemm.B].Packed
-	return &p.Product, k.assemble(&p.Product, &k.Layouts, &k.Memory)
+	return &p.Job, k.assemble(&p.Job, &k.Layouts, &k.Memory)
 }
 
 // assemble sets the problem and the buffers of p, the product of matrices A, B and C on the host.
-func (x *Options) assemble(p *dispatch.Product, layouts *[gemm.C + 1]gemm.Layout, memory *[gemm.C + 1][]byte) error {
+func (x *Options) assemble(p *dispatch.Job, layouts *[gemm.C + 1]gemm.Layout, memory *[gemm.C + 1][]byte) error {
 	swapped, err := x.complete(&p.Problem, layouts)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func setMemory(b *gemm.Buffers, memory *[gemm.C + 1][]byte, swapped bool) {
 }
 
 // plan plans the product p of matrices on the host.
-func (x *Options) plan(ctx context.Context, p *dispatch.Product, layouts *[gemm.C + 1]gemm.Layout,
+func (x *Options) plan(ctx context.Context, p *dispatch.Job, layouts *[gemm.C + 1]gemm.Layout,
 	memory *[gemm.C + 1][]byte) error {
 	if err := x.assemble(p, layouts, memory); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (k *Call) planProduct(ctx context.Context) error {
 		return nil
 	}
 	p.Packed = k.operands[gemm.B].Packed
-	if err := k.plan(ctx, &p.Product, &k.Layouts, &k.Memory); err != nil {
+	if err := k.plan(ctx, &p.Job, &k.Layouts, &k.Memory); err != nil {
 		return err
 	}
 	if p.kept = k.isPlain() && p.IsRepeatable(); p.kept {
@@ -149,7 +149,7 @@ func (k *Call) planBatch(ctx context.Context) ([]dispatch.Member, error) {
 		if err != nil {
 			return nil, fmt.Errorf("product %d of the batch: %w", i, err)
 		}
-		m := dispatch.Member{Product: &p.Product, A: a[i].Host, B: b[i].Host, C: c[i].Host}
+		m := dispatch.Member{Product: &p.Job, A: a[i].Host, B: b[i].Host, C: c[i].Host}
 		if c[i].Layout.Trans {
 			m.A, m.B = m.B, m.A
 		}
@@ -174,7 +174,7 @@ func (k *Call) planMember(ctx context.Context, a, b, c *Matrix) (*planned, error
 	}
 	p := k.newShared()
 	p.Request, p.layouts = k.product.Request, layouts
-	return p, k.plan(ctx, &p.Product, &layouts, &[gemm.C + 1][]byte{gemm.A: a.Host, gemm.B: b.Host, gemm.C: c.Host})
+	return p, k.plan(ctx, &p.Job, &layouts, &[gemm.C + 1][]byte{gemm.A: a.Host, gemm.B: b.Host, gemm.C: c.Host})
 }
 
 // newShared returns an empty plan for members of a batch, if possible one of an earlier batch.
@@ -212,7 +212,7 @@ func (k *Call) runBatch(ctx context.Context) error {
 }
 
 // planGroups plans the product of all groups of rows as if they had one B, and returns their ends.
-func (k *Call) planGroups(ctx context.Context) (*dispatch.Product, []int32, error) {
+func (k *Call) planGroups(ctx context.Context) (*dispatch.Job, []int32, error) {
 	ends, err := k.groupEnds()
 	switch {
 	case err != nil:
@@ -230,12 +230,12 @@ func (k *Call) planGroups(ctx context.Context) (*dispatch.Product, []int32, erro
 	if _, err := k.complete(new(gemm.Problem), &all); err != nil {
 		return nil, nil, err
 	}
-	whole := new(dispatch.Product)
+	whole := new(dispatch.Job)
 	return whole, ends, k.planGroup(ctx, whole, 0, int(ends[len(ends)-1]), b)
 }
 
 // planGroup plans the product of rows start to end of A and C.
-func (k *Call) planGroup(ctx context.Context, p *dispatch.Product, start, end int, b *Matrix) error {
+func (k *Call) planGroup(ctx context.Context, p *dispatch.Job, start, end int, b *Matrix) error {
 	x := k.Options // with the rows of the group
 	x.given &^= 1 << gemm.GroupEnds
 	for s := x.given &^ matrices; s != 0; s &= s - 1 {
@@ -277,7 +277,7 @@ func (k *Call) runGroups(ctx context.Context) error {
 		}
 	}
 	k.product.Request.Device = whole.Device()
-	groups := make([]dispatch.Product, len(ends))
+	groups := make([]dispatch.Job, len(ends))
 	start := 0
 	for g := range groups {
 		if err := k.planGroup(ctx, &groups[g], start, int(ends[g]), &b[g]); err != nil {

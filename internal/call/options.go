@@ -32,7 +32,7 @@ type Options struct {
 
 // Settings are the options that name or bound something: those of a [dispatch.Request].
 type Settings struct {
-	Device             backend.Device
+	Device             backend.DeviceName
 	Kernel             string
 	Threads, GPUMemory int
 	Verify             bool

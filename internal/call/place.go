@@ -24,7 +24,7 @@ type Place interface {
 	// ofRanks reports whether several ranks store each matrix.
 	ofRanks() bool
 	// toTune returns the device for which products are tuned, if the caller requests one.
-	toTune(asked backend.Device) (backend.Device, error)
+	toTune(asked backend.DeviceName) (backend.DeviceName, error)
 	// run computes the product, and describe describes its plan. invalid, if not nil, is the error of
 	// the operands that they return: other ranks may have to learn of it.
 	run(ctx context.Context, k *Call, invalid error) error

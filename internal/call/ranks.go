@@ -46,7 +46,7 @@ func (group) Sync(ctx context.Context) error { return ctx.Err() }
 
 func (group) ofRanks() bool { return true }
 
-func (group) toTune(asked backend.Device) (backend.Device, error) { return asked, nil }
+func (group) toTune(asked backend.DeviceName) (backend.DeviceName, error) { return asked, nil }
 
 func (m groupMemory) Place() Place { return group{m.Team()} }
 
@@ -62,7 +62,7 @@ func (groupMemory) CheckPart() error {
 
 // product returns the product of k as package team takes it, or the error of its operands if
 // invalid is nil.
-func (group) product(k *Call, invalid error) (*team.Product, error) {
+func (group) product(k *Call, invalid error) (*team.Job, error) {
 	switch {
 	case invalid != nil:
 		return nil, invalid
@@ -77,7 +77,7 @@ func (group) product(k *Call, invalid error) (*team.Product, error) {
 	case k.grouped():
 		return nil, fmt.Errorf("%w: groups of rows of matrices of several ranks", gemm.ErrUnsupported)
 	}
-	p := &team.Product{Kernel: k.Kernel, Threads: k.Threads}
+	p := &team.Job{Kernel: k.Kernel, Threads: k.Threads}
 	swapped, err := k.complete(&p.Problem, &k.Layouts)
 	for s := k.given; s != 0; s &= s - 1 {
 		x, o := &k.operands[s.first()], s.first()

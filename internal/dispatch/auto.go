@@ -27,7 +27,7 @@ func defaultChooser() *auto.Chooser {
 
 // newChooser returns a chooser between the CPU and the first GPU.
 func newChooser() *auto.Chooser {
-	first := backend.Device{Kind: backend.GPU}
+	first := backend.DeviceName{Kind: backend.GPU}
 	return auto.NewChooser(auto.Machine{
 		GPU: first, Present: cuda.CheckDriver, Trial: newTrial,
 		Identify: func() (auto.Identity, error) {
@@ -46,7 +46,7 @@ func newChooser() *auto.Chooser {
 
 // newTrial returns a function that times products of zero matrices on a device as callers see them:
 // with initialized host memory for operands and result.
-func newTrial(d backend.Device, types auto.Types, threads int) auto.Trial {
+func newTrial(d backend.DeviceName, types auto.Types, threads int) auto.Trial {
 	var pl *Plan
 	var b gemm.Buffers
 	return func(ctx context.Context, n int) (time.Duration, error) {

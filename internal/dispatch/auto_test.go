@@ -17,7 +17,7 @@ import (
 )
 
 // substitute makes open open all GPUs until the test ends.
-func substitute(t *testing.T, open func(backend.Device) (device.Device, error)) {
+func substitute(t *testing.T, open func(backend.DeviceName) (device.Device, error)) {
 	restore := gpu.Substitute(open)
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
@@ -34,7 +34,7 @@ func TestPlanAsDecided(t *testing.T) {
 	copy(b[gemm.A], dtype.Bytes([]float32{1, 2, 3, 4, 5, 6}))
 	copy(b[gemm.B], dtype.Bytes([]float32{1, 2, 3, 4}))
 	want := dtype.Bytes([]float32{7, 10, 15, 22, 23, 34})
-	substitute(t, func(d backend.Device) (device.Device, error) {
+	substitute(t, func(d backend.DeviceName) (device.Device, error) {
 		if d.Model == "broken" {
 			return nil, sentinel.ErrNoDevice
 		}
@@ -64,7 +64,7 @@ func TestPlanAsDecided(t *testing.T) {
 // is opened for it.
 func TestPlanByKernel(t *testing.T) {
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 3, 2, 2)
-	substitute(t, func(d backend.Device) (device.Device, error) {
+	substitute(t, func(d backend.DeviceName) (device.Device, error) {
 		if d.Kind != backend.GPU || d.Index != 0 {
 			t.Errorf("opened %v", d)
 		}
@@ -79,7 +79,7 @@ func TestPlanByKernel(t *testing.T) {
 	if _, err := New(t.Context(), Request{Problem: p, Kernel: "fastest"}); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("an unknown kernel: got error %v, want ErrUnsupported", err)
 	}
-	substitute(t, func(backend.Device) (device.Device, error) { return nil, sentinel.ErrNoDevice })
+	substitute(t, func(backend.DeviceName) (device.Device, error) { return nil, sentinel.ErrNoDevice })
 	_, err := New(t.Context(), Request{Problem: p, Kernel: "naive"})
 	if !errors.Is(err, sentinel.ErrNoDevice) ||
 		!strings.HasPrefix(err.Error(), "kernel naive is for device gpu or emu: ") {
@@ -90,7 +90,7 @@ func TestPlanByKernel(t *testing.T) {
 // TestTrial checks that a trial runs a product on its device and returns the time.
 func TestTrial(t *testing.T) {
 	for _, kind := range []backend.Kind{backend.CPU, backend.Emulator} {
-		trial := newTrial(backend.Device{Kind: kind}, auto.Types{In: dtype.I8, Out: dtype.I32}, 1)
+		trial := newTrial(backend.DeviceName{Kind: kind}, auto.Types{In: dtype.I8, Out: dtype.I32}, 1)
 		for range 2 {
 			if took, err := trial(t.Context(), 5); err != nil || took <= 0 {
 				t.Errorf("%v: took %v, error %v", kind, took, err)

@@ -17,7 +17,7 @@ type row struct {
 	// names none.
 	automatic bool
 	// backendOf returns the backend of a device. It does not open the device.
-	backendOf func(backend.Device) backend.Backend
+	backendOf func(backend.DeviceName) backend.Backend
 	first     *target // the first device
 }
 
@@ -25,17 +25,17 @@ type row struct {
 // CPU, is the default for abilities that are not those of a kernel: packing and calling a function
 // for each tile.
 var rows = [...]row{
-	newRow(backend.CPU, true, func(backend.Device) backend.Backend { return cpu.Backend{} }),
+	newRow(backend.CPU, true, func(backend.DeviceName) backend.Backend { return cpu.Backend{} }),
 	newRow(backend.GPU, true, onGPU),
 	newRow(backend.Emulator, false, onGPU),
 }
 
-func newRow(kind backend.Kind, automatic bool, backendOf func(backend.Device) backend.Backend) row {
-	d := backend.Device{Kind: kind}
+func newRow(kind backend.Kind, automatic bool, backendOf func(backend.DeviceName) backend.Backend) row {
+	d := backend.DeviceName{Kind: kind}
 	return row{automatic, backendOf, newTarget(backendOf(d), d)}
 }
 
-func onGPU(d backend.Device) backend.Backend {
+func onGPU(d backend.DeviceName) backend.Backend {
 	if d.List != "" {
 		return multi.Backend{Device: d}
 	}
@@ -45,18 +45,18 @@ func onGPU(d backend.Device) backend.Backend {
 // target is a backend and the choices tuned for it.
 type target struct {
 	backend.Backend
-	device  backend.Device
+	device  backend.DeviceName
 	tunable backend.Tunable // the backend, or nil if its choices cannot be tuned
 	tuned   tuned.Finder
 }
 
-func newTarget(b backend.Backend, d backend.Device) *target {
+func newTarget(b backend.Backend, d backend.DeviceName) *target {
 	tunable, _ := b.(backend.Tunable)
 	return &target{Backend: b, device: d, tunable: tunable}
 }
 
 // find returns the backend of a device, which must not be auto.
-func find(d *backend.Device) *target {
+func find(d *backend.DeviceName) *target {
 	r := &rows[d.Kind-1]
 	if d.IsFirst() {
 		return r.first
@@ -88,7 +88,7 @@ func Runners(kind backend.Kind) string {
 }
 
 // Kernels lists the kernels of a device, slowest first. For auto it lists those of all devices.
-func Kernels(d backend.Device) []backend.Kernel {
+func Kernels(d backend.DeviceName) []backend.Kernel {
 	if d.Kind != backend.Auto {
 		return find(&d).Kernels()
 	}
@@ -104,7 +104,7 @@ func Kernels(d backend.Device) []backend.Kernel {
 }
 
 // CheckDevice returns an error that wraps ErrNoDevice if d cannot be used.
-func CheckDevice(d backend.Device) error {
+func CheckDevice(d backend.DeviceName) error {
 	if d.Kind == backend.Auto {
 		return nil
 	}

@@ -14,19 +14,19 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Product is a plan and the memory to run it on.
-type Product struct {
+// Job is a product, its plan and the memory to run it on.
+type Job struct {
 	Plan
 	Buffers gemm.Buffers
 }
 
 // Run computes the product; see [Plan.Run].
-func (p *Product) Run(ctx context.Context) error { return p.Plan.Run(ctx, &p.Buffers) }
+func (p *Job) Run(ctx context.Context) error { return p.Plan.Run(ctx, &p.Buffers) }
 
 // Reset makes p zero, except for memory that [Plan.Decide] uses again.
-func (p *Product) Reset() {
+func (p *Job) Reset() {
 	plan := p.plan
-	*p = Product{}
+	*p = Job{}
 	if plan != nil {
 		p.plan = plan.Reset()
 	}
@@ -35,7 +35,7 @@ func (p *Product) Reset() {
 // Member is a product of a batch: that of a plan with other memory for A, B and C. Many members may
 // have the same plan, unless it verifies, is timed or calls a function for each tile.
 type Member struct {
-	Product *Product
+	Product *Job
 	A, B, C []byte
 }
 
@@ -59,10 +59,10 @@ func (m *Member) isSmall() bool {
 }
 
 // RunBatch computes all products; see [RunMembers].
-func RunBatch(ctx context.Context, batch []Product) error { return RunMembers(ctx, membersOf(batch)) }
+func RunBatch(ctx context.Context, batch []Job) error { return RunMembers(ctx, membersOf(batch)) }
 
 // membersOf returns the products of plans with their own memory.
-func membersOf(batch []Product) []Member {
+func membersOf(batch []Job) []Member {
 	all := make([]Member, len(batch))
 	for i := range batch {
 		b := &batch[i].Buffers
@@ -139,7 +139,7 @@ type smallProducts struct {
 // all calls f with each small product from start to end until it returns an error. isNew reports
 // whether the product has another plan than the one before.
 func (s *smallProducts) all(start, end int, f func(i int, m *Member, isNew bool) error) error {
-	var last *Product
+	var last *Job
 	small := false
 	for i := start; i < end; i++ {
 		if s.done != nil && s.done[i] {
@@ -251,7 +251,7 @@ func checkBatch(batch []Member) error {
 	defer ranges.Put(list)
 	all := (*list)[:0]
 	var b gemm.Buffers
-	var last *Product
+	var last *Job
 	var size [gemm.C + 1]int // of A, B and C, in bytes
 	fits := true
 	for i := range batch {
@@ -377,7 +377,7 @@ func (s *productSet) run(ctx context.Context, batch []Member) (handled bool, err
 // RunGroups computes a product with a B for each of several groups of rows; see
 // [backend.Plan]. The B of p is that of the first group, and all have its layout. handled is
 // false if the backend cannot compute such groups together.
-func RunGroups(ctx context.Context, p *Product, bs [][]byte, ends []int32) (handled bool, err error) {
+func RunGroups(ctx context.Context, p *Job, bs [][]byte, ends []int32) (handled bool, err error) {
 	if !p.plan.CanRunBatch() || p.Verify || p.Problem.A().Trans {
 		return false, nil
 	}

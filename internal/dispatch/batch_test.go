@@ -18,14 +18,14 @@ import (
 // TestBatch checks that RunBatch computes small and large products of several devices, and that its
 // errors contain the index of the product.
 func TestBatch(t *testing.T) {
-	var batch []Product
+	var batch []Job
 	add := func(d string, m, n, k int) {
 		p, b := product(t, dtype.F64, dtype.F64, m, n, k, gemm.Epilogue{})
 		pl, err := New(t.Context(), Request{Problem: p, Device: name(t, d)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch = append(batch, Product{*pl, b})
+		batch = append(batch, Job{*pl, b})
 	}
 	for i := range 10 {
 		add("cpu", 1+i, 2, 3)
@@ -98,7 +98,7 @@ func TestBatch(t *testing.T) {
 
 // TestBatchStops checks that small products on one thread stop at the first error.
 func TestBatchStops(t *testing.T) {
-	batch := make([]Product, 100)
+	batch := make([]Job, 100)
 	for i := range batch {
 		p := &batch[i]
 		p.Problem, p.Buffers = product(t, dtype.F64, dtype.F64, 2, 3, 4, gemm.Epilogue{})
@@ -119,7 +119,7 @@ func TestBatchStops(t *testing.T) {
 
 // TestBatchOfOneB checks that finding overlaps of many products with the same B takes little time.
 func TestBatchOfOneB(t *testing.T) {
-	batch := make([]Product, 50_000)
+	batch := make([]Job, 50_000)
 	for i := range batch {
 		batch[i].Problem, batch[i].Buffers = product(t, dtype.F64, dtype.F64, 1, 1, 1, gemm.Epilogue{})
 		batch[i].Buffers[gemm.B] = batch[0].Buffers[gemm.B]
@@ -143,7 +143,7 @@ func TestBatchThreads(t *testing.T) {
 		{32, 256, func(threads int) bool { return threads > 1 }},
 		{16, 10_000, func(threads int) bool { return threads > 8 }},
 	} {
-		var one Product
+		var one Job
 		one.Problem, one.Buffers = product(t, dtype.F32, dtype.F32, tc.n, tc.n, tc.n, gemm.Epilogue{})
 		one.Request.Device = name(t, "cpu")
 		if err := one.Decide(t.Context()); err != nil {

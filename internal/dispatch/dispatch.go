@@ -23,7 +23,7 @@ import (
 // except for Problem.
 type Request struct {
 	Problem gemm.Problem
-	Device  backend.Device
+	Device  backend.DeviceName
 	Kernel  string // a name, which a tile may follow: "tiled:16"
 	Threads int    // the maximum number of goroutines
 	// GPUMemory is [backend.Options.GPUMemory].
@@ -72,7 +72,7 @@ type Plan struct {
 }
 
 // Device returns the chosen device, which is never auto.
-func (pl *Plan) Device() backend.Device { return pl.on.device }
+func (pl *Plan) Device() backend.DeviceName { return pl.on.device }
 
 // Kernel returns the name of the chosen kernel.
 func (pl *Plan) Kernel() string { return pl.plan.KernelName() }
@@ -151,7 +151,7 @@ func New(ctx context.Context, r Request) (*Plan, error) {
 }
 
 // Decide plans like [New], but in place. Only the Request of pl may be set, except that pl may be
-// the plan of a [Product] after [Product.Reset]. On the CPU it then allocates nothing.
+// the plan of a [Job] after [Job.Reset]. On the CPU it then allocates nothing.
 func (pl *Plan) Decide(ctx context.Context) error {
 	if err := CheckThreads(pl.Request.Threads); err != nil {
 		return err

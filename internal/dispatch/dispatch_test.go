@@ -41,7 +41,7 @@ func newBuffers(p *gemm.Problem) (b gemm.Buffers) {
 }
 
 // name returns the device of a name.
-func name(t *testing.T, device string) backend.Device {
+func name(t *testing.T, device string) backend.DeviceName {
 	t.Helper()
 	d, err := backend.ParseDevice(device)
 	if err != nil {

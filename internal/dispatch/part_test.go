@@ -57,7 +57,7 @@ func TestParts(t *testing.T) {
 					}
 				}
 				old := bytes.Clone(b[gemm.C])
-				whole, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: device}, Verify: verified})
+				whole, err := New(t.Context(), Request{Problem: p, Device: backend.DeviceName{Kind: device}, Verify: verified})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +99,7 @@ func TestIndivisible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+	pl, err := New(t.Context(), Request{Problem: p, Device: backend.DeviceName{Kind: backend.CPU}})
 	if err != nil || pl.Order() != "" {
 		t.Fatalf("order %q, error %v, want none of a product with split-K", pl.Order(), err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // toyBackend is a backend that cannot pack and is not tuned. Its only kernel computes float64.
-type toyBackend struct{ device backend.Device }
+type toyBackend struct{ device backend.DeviceName }
 
 func (b toyBackend) Kernels() []backend.Kernel {
 	return []backend.Kernel{{
@@ -61,7 +61,7 @@ func (toy toyPlan) Run(_ context.Context, b *gemm.Buffers) error {
 
 // planToy plans a product on the toy backend.
 func planToy(p *Plan) error {
-	row := newRow(backend.Emulator, false, func(d backend.Device) backend.Backend { return toyBackend{d} })
+	row := newRow(backend.Emulator, false, func(d backend.DeviceName) backend.Backend { return toyBackend{d} })
 	return p.planOn(row.first)
 }
 
@@ -89,7 +89,7 @@ func TestToy(t *testing.T) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
-	two := []Product{{}, {}}
+	two := []Job{{}, {}}
 	for i := range two {
 		two[i].Problem, two[i].Buffers = p, b
 		two[i].Buffers[gemm.C] = make([]byte, p.C().Bytes())

@@ -47,7 +47,7 @@ func TestTuned(t *testing.T) {
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
 	plan := func(r Request) *Plan {
 		t.Helper()
-		r.Device = backend.Device{Kind: backend.CPU}
+		r.Device = backend.DeviceName{Kind: backend.CPU}
 		pl, err := New(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestInvalidTuned(t *testing.T) {
 	why := func() string {
 		t.Helper()
 		fresh(t, dir)
-		pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+		pl, err := New(t.Context(), Request{Problem: p, Device: backend.DeviceName{Kind: backend.CPU}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestTunedWithoutCache(t *testing.T) {
 			t.Errorf("cache %q: error %v", c.Dir(), err)
 		}
 		p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
-		pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+		pl, err := New(t.Context(), Request{Problem: p, Device: backend.DeviceName{Kind: backend.CPU}})
 		if err != nil || !strings.HasPrefix(pl.Why(), "tuned on") {
 			t.Errorf("cache %q: got %v, error %v", c.Dir(), pl, err)
 		}
@@ -240,7 +240,7 @@ func FuzzTuned(f *testing.F) {
 		if err := c.Section("tuned").Put(tuned.For(cpuKey).Key(sample().Form), json.RawMessage(b)); err != nil {
 			return
 		}
-		pl, err := New(t.Context(), Request{Problem: p, Device: backend.Device{Kind: backend.CPU}})
+		pl, err := New(t.Context(), Request{Problem: p, Device: backend.DeviceName{Kind: backend.CPU}})
 		if err != nil {
 			t.Fatalf("%s: %v", b, err)
 		}

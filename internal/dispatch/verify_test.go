@@ -34,7 +34,7 @@ func (w verifiedWay) String() string {
 // verifiedWays lists the kernels that this machine can run or emulate, with all their
 // floating-point types and precisions.
 func verifiedWays() (all []verifiedWay) {
-	for _, k := range Kernels(backend.Device{}) {
+	for _, k := range Kernels(backend.DeviceName{}) {
 		if !k.Available {
 			continue
 		}
@@ -74,7 +74,7 @@ func (w verifiedWay) plans(p *gemm.Problem) bool {
 }
 
 func (w verifiedWay) plan(p *gemm.Problem) (*Plan, error) {
-	return New(context.Background(), Request{Problem: *p, Device: backend.Device{Kind: w.device}, Kernel: w.Name})
+	return New(context.Background(), Request{Problem: *p, Device: backend.DeviceName{Kind: w.device}, Kernel: w.Name})
 }
 
 // verifiedData returns random distributions of the elements at index k along K.
@@ -277,7 +277,7 @@ func TestVerifyWithin(t *testing.T) {
 		precision: gemm.Fast}
 	x := w.compute(t, 2, 16, 1024, verifiedData(rand.New(rand.NewPCG(21, 22)))["positive"])
 	for within, want := range map[float64]error{0: gemm.ErrVerify, 0.001: gemm.ErrVerify, 0.5: nil} {
-		pl, err := New(t.Context(), Request{Problem: x.p, Device: backend.Device{Kind: w.device}, Kernel: w.Name,
+		pl, err := New(t.Context(), Request{Problem: x.p, Device: backend.DeviceName{Kind: w.device}, Kernel: w.Name,
 			Verify: true, Within: within})
 		if err != nil {
 			t.Fatal(err)
@@ -291,7 +291,7 @@ func TestVerifyWithin(t *testing.T) {
 // TestSums checks that each element type of a kernel has one description of its sums, and that of
 // 8-bit floats on wgmma, which does not sum in float32.
 func TestSums(t *testing.T) {
-	for _, k := range Kernels(backend.Device{}) {
+	for _, k := range Kernels(backend.DeviceName{}) {
 		for _, typ := range k.Types {
 			var found []string
 			for _, s := range k.Sums() {
@@ -346,7 +346,7 @@ func TestCorruptedResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return corrupt{inner}, nil })
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return corrupt{inner}, nil })
 	defer restore()
 	for _, act := range []gemm.Activation{gemm.ActNone, gemm.ActReLU} {
 		p, b := product(t, dtype.F32, dtype.F32, 8, 8, 8, gemm.Epilogue{Activation: act})

@@ -33,7 +33,7 @@ type Explanation struct {
 	Tile   string `json:"tile"`   // in the format of [kernel.Kernel.ParseTile]
 	GPU    string `json:"gpu"`
 
-	Product  Product  `json:"product"`
+	Product  Subject  `json:"product"`
 	Launch   Launch   `json:"launch"`
 	Phase    Phase    `json:"phase"`
 	Roof     *Roof    `json:"roof,omitempty"`
@@ -44,8 +44,8 @@ type Explanation struct {
 	Measured Measured `json:"measured"`
 }
 
-// Product describes the product.
-type Product struct {
+// Subject describes the product.
+type Subject struct {
 	M     int    `json:"m"`
 	N     int    `json:"n"`
 	K     int    `json:"k"`
@@ -119,7 +119,7 @@ func (j *job) explain(p *gemm.Problem, m *model.Model, opt Options, measure func
 	k, s := j.kernel, j.config.Tile
 	x := &Explanation{
 		Kernel: k.Name, Adds: k.Adds, Config: j.config.String(), Tile: s.String(), GPU: m.Name,
-		Product: Product{
+		Product: Subject{
 			M: p.M, N: p.N, K: p.K, In: p.In().String(), Accum: p.Accum().String(), Out: p.Out().String(),
 			Sums:   k.Accuracy(p).Describe(p.Accum()),
 			TransA: p.A().Trans, TransB: p.B().Trans, Flops: p.Flops(), Unit: "FLOP",

@@ -64,7 +64,7 @@ func shared(side, blocks int) (part, how string) {
 		fmt.Sprintf(", shared by multicast among %d blocks of a cluster", blocks)
 }
 
-func (x *Phase) text(d *document, p *Product, threads int) {
+func (x *Phase) text(d *document, p *Subject, threads int) {
 	partA, ofA := shared(x.M, x.ClusterA)
 	partB, ofB := shared(x.N, x.Cluster)
 	sides := fmt.Sprintf("(%s + %s) × %d", partA, partB, x.K)

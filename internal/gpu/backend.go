@@ -19,7 +19,7 @@ import (
 
 // Backend is a GPU or an emulated GPU as a [backend.Backend] for matrices in host memory. It opens
 // the device when it is first used, and never closes it.
-type Backend struct{ Device backend.Device }
+type Backend struct{ Device backend.DeviceName }
 
 var _ backend.Tunable = Backend{}
 

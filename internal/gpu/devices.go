@@ -18,15 +18,15 @@ import (
 // devices holds the open GPUs, real and emulated.
 var devices struct {
 	sync.Mutex
-	open map[backend.Device]*opened
+	open map[backend.DeviceName]*opened
 	// substitute, if not nil, opens devices instead of openDevice.
-	substitute func(backend.Device) (device.Device, error)
+	substitute func(backend.DeviceName) (device.Device, error)
 }
 
 // opened is an open device.
 type opened struct {
 	*stream.Backend
-	name  backend.Device // its key in devices.open
+	name  backend.DeviceName // its key in devices.open
 	users int
 	// kept reports whether the device stays open without users. A device that a [Backend] has opened
 	// does: its compiled kernels are worth keeping, and no call tells when the last plan is unused.
@@ -34,7 +34,7 @@ type opened struct {
 }
 
 // Keep returns the open device d for the rest of the process. The error wraps ErrNoDevice.
-func Keep(d backend.Device) (*stream.Backend, error) {
+func Keep(d backend.DeviceName) (*stream.Backend, error) {
 	devices.Lock()
 	defer devices.Unlock()
 	o, err := use(d)
@@ -47,7 +47,7 @@ func Keep(d backend.Device) (*stream.Backend, error) {
 
 // Open opens d, a GPU or an emulated one, until release is called. All users of a device share its
 // backend. The error wraps ErrNoDevice.
-func Open(d backend.Device) (b *stream.Backend, release func() error, err error) {
+func Open(d backend.DeviceName) (b *stream.Backend, release func() error, err error) {
 	devices.Lock()
 	defer devices.Unlock()
 	o, err := use(d)
@@ -71,13 +71,13 @@ func Open(d backend.Device) (b *stream.Backend, release func() error, err error)
 // EachMember calls f for the GPUs of a list in its order, or for d itself. The first error ends it.
 // The GPUs of [backend.AllGPUs] end where f, which opens them, returns [device.ErrIndex] after the
 // first.
-func EachMember(d backend.Device, f func(backend.Device) error) error {
+func EachMember(d backend.DeviceName, f func(backend.DeviceName) error) error {
 	switch d.List {
 	case "":
 		return f(d)
 	case backend.AllGPUs:
 		for i := 0; ; i++ {
-			err := f(backend.Device{Kind: d.Kind, Index: i})
+			err := f(backend.DeviceName{Kind: d.Kind, Index: i})
 			if errors.Is(err, device.ErrIndex) && i > 0 {
 				return nil
 			}
@@ -95,14 +95,14 @@ func EachMember(d backend.Device, f func(backend.Device) error) error {
 }
 
 // IsOpen reports whether d is open.
-func IsOpen(d backend.Device) bool {
+func IsOpen(d backend.DeviceName) bool {
 	devices.Lock()
 	defer devices.Unlock()
 	return devices.open[d] != nil
 }
 
 // use returns an open device, which it opens if necessary. The caller has locked devices.
-func use(d backend.Device) (*opened, error) {
+func use(d backend.DeviceName) (*opened, error) {
 	if d.List != "" {
 		return nil, fmt.Errorf("%w: matrices in the memory of several GPUs, %v: want one GPU", gemm.ErrUnsupported, d)
 	}
@@ -111,7 +111,7 @@ func use(d backend.Device) (*opened, error) {
 		if err != nil {
 			return nil, device.WithKind(sentinel.ErrNoDevice, err)
 		}
-		d = backend.Device{Kind: d.Kind, Index: index} // so that each GPU is opened once
+		d = backend.DeviceName{Kind: d.Kind, Index: index} // so that each GPU is opened once
 	}
 	if o := devices.open[d]; o != nil {
 		return o, nil
@@ -121,7 +121,7 @@ func use(d backend.Device) (*opened, error) {
 		return nil, err
 	}
 	if devices.open == nil {
-		devices.open = map[backend.Device]*opened{}
+		devices.open = map[backend.DeviceName]*opened{}
 	}
 	o := &opened{Backend: stream.New(dev), name: d}
 	devices.open[d] = o
@@ -135,7 +135,7 @@ func (o *opened) close() error {
 
 // Substitute makes open open all devices until restore is called. No device is open at first, and
 // restore closes the devices that are open then. It is for tests.
-func Substitute(open func(backend.Device) (device.Device, error)) (restore func() error) {
+func Substitute(open func(backend.DeviceName) (device.Device, error)) (restore func() error) {
 	devices.Lock()
 	defer devices.Unlock()
 	before, substitute := devices.open, devices.substitute
@@ -153,7 +153,7 @@ func Substitute(open func(backend.Device) (device.Device, error)) (restore func(
 }
 
 // open opens a device. The error wraps ErrNoDevice.
-func open(d backend.Device) (device.Device, error) {
+func open(d backend.DeviceName) (device.Device, error) {
 	openWith := openDevice
 	if devices.substitute != nil {
 		openWith = devices.substitute
@@ -165,7 +165,7 @@ func open(d backend.Device) (device.Device, error) {
 	return dev, err
 }
 
-func openDevice(d backend.Device) (device.Device, error) {
+func openDevice(d backend.DeviceName) (device.Device, error) {
 	if d.Kind == backend.GPU {
 		return cuda.Open(d.Index)
 	}

@@ -17,13 +17,13 @@ import (
 func TestOpen(t *testing.T) {
 	opened := 0
 	var last *faulty.Device
-	restore := Substitute(func(backend.Device) (device.Device, error) {
+	restore := Substitute(func(backend.DeviceName) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{})
 		opened++
 		last = faulty.New(inner)
 		return last, err
 	})
-	d := backend.Device{Kind: backend.Emulator}
+	d := backend.DeviceName{Kind: backend.Emulator}
 	open := func(wantOpened int) (b any, release func() error) {
 		t.Helper()
 		b, release, err := Open(d)
@@ -62,7 +62,7 @@ func TestOpen(t *testing.T) {
 // and not the end of the list.
 func TestEachMember(t *testing.T) {
 	for _, failure := range []error{nil, sentinel.ErrNoDevice, device.ErrOutOfMemory, device.ErrLost} {
-		restore := Substitute(func(d backend.Device) (device.Device, error) {
+		restore := Substitute(func(d backend.DeviceName) (device.Device, error) {
 			switch {
 			case d.Index >= 4:
 				return nil, fmt.Errorf("%w: GPU %d of 4", device.ErrIndex, d.Index)
@@ -72,7 +72,7 @@ func TestEachMember(t *testing.T) {
 			return emu.Open(emu.Options{})
 		})
 		opened := 0
-		err := EachMember(backend.Device{Kind: backend.GPU, List: backend.AllGPUs}, func(d backend.Device) error {
+		err := EachMember(backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs}, func(d backend.DeviceName) error {
 			_, err := Keep(d)
 			if err == nil {
 				opened++

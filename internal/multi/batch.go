@@ -110,7 +110,7 @@ func (pl *plan) runParts(ctx context.Context, batch *stream.BatchPlan, parts []p
 			return fmt.Errorf("device %v: %w", pl.members[i].device, err)
 		}
 	}
-	return Each(ctx, len(parts), func(i int) backend.Device { return pl.members[i].device },
+	return Each(ctx, len(parts), func(i int) backend.DeviceName { return pl.members[i].device },
 		func(ctx context.Context, i int) error {
 			if parts[i].Len() == 0 {
 				return nil

@@ -33,7 +33,7 @@ func planOn(t *testing.T, p *gemm.Problem, n, limit int) *plan {
 	for i := range list {
 		list[i] = fmt.Sprint(i)
 	}
-	pl, err := Backend{backend.Device{Kind: backend.GPU, List: strings.Join(list, ",")}}.Plan(p,
+	pl, err := Backend{backend.DeviceName{Kind: backend.GPU, List: strings.Join(list, ",")}}.Plan(p,
 		&backend.Options{GPUMemory: limit}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,19 +21,19 @@ import (
 
 // Backend is a list of GPUs as a [backend.Backend]. It opens them when it is first used, and never
 // closes them.
-type Backend struct{ Device backend.Device }
+type Backend struct{ Device backend.DeviceName }
 
 var _ backend.Tunable = Backend{}
 
 // member is an open GPU of a list.
 type member struct {
 	*stream.Backend
-	device backend.Device
+	device backend.DeviceName
 }
 
 // open opens the GPUs of the list. The error wraps ErrNoDevice.
 func (b Backend) open() (all []member, err error) {
-	err = gpu.EachMember(b.Device, func(d backend.Device) error {
+	err = gpu.EachMember(b.Device, func(d backend.DeviceName) error {
 		on, err := gpu.Keep(d)
 		if err == nil {
 			all = append(all, member{on, d})
@@ -149,7 +149,7 @@ type plan struct {
 
 // share is the part of C that one GPU computes.
 type share struct {
-	device backend.Device
+	device backend.DeviceName
 	*stream.Plan
 }
 
@@ -227,13 +227,13 @@ func (pl *plan) each(ctx context.Context, f func(ctx context.Context, s share) e
 	if len(pl.shares) == 1 {
 		return f(ctx, pl.shares[0])
 	}
-	return Each(ctx, len(pl.shares), func(i int) backend.Device { return pl.shares[i].device },
+	return Each(ctx, len(pl.shares), func(i int) backend.DeviceName { return pl.shares[i].device },
 		func(ctx context.Context, i int) error { return f(ctx, pl.shares[i]) })
 }
 
 // Each calls f for 0 to n-1 at the same time. The first error ends the context of the others, and
 // is returned with the device of its number.
-func Each(parent context.Context, n int, device func(int) backend.Device,
+func Each(parent context.Context, n int, device func(int) backend.DeviceName,
 	f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

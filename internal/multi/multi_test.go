@@ -50,7 +50,7 @@ func models(t *testing.T, names ...string) []*faulty.Device {
 		}
 		all[i] = faulty.New(d)
 	}
-	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(d backend.DeviceName) (device.Device, error) {
 		if d.Index >= n {
 			return nil, fmt.Errorf("%w: gpu:%d", device.ErrIndex, d.Index)
 		}
@@ -66,7 +66,7 @@ func models(t *testing.T, names ...string) []*faulty.Device {
 
 // divided returns the plan of p on all GPUs, divided even if one GPU is predicted to be as fast.
 func divided(p *gemm.Problem, name string, limit int) (*plan, error) {
-	b := Backend{backend.Device{Kind: backend.GPU, List: backend.AllGPUs}}
+	b := Backend{backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs}}
 	all, err := b.open()
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func TestBreakdown(t *testing.T) {
 			in, out = in+s.FromHost+s.FromGPUs, out+s.ToHost
 			sum := s.Compute + s.Copies + s.Waiting
 			if math.Abs(sum-s.Seconds) > 1e-9 || s.Compute <= 0 || s.Copies+s.Overlapped <= 0 || s.Waiting < 0 ||
-				s.Device != (backend.Device{Kind: backend.GPU, Index: i}).String() {
+				s.Device != (backend.DeviceName{Kind: backend.GPU, Index: i}).String() {
 				t.Errorf("GPU %d of %d: %+v", i, n, s)
 			}
 		}
@@ -227,7 +227,7 @@ func TestConformance(t *testing.T) {
 		Name: "three GPUs",
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, m gemmtest.Buffers) error {
 			if p.Empty() || !p.ReadsAB() {
-				pl, err := Backend{backend.Device{Kind: backend.GPU, List: "0,1,2"}}.Plan(p, &backend.Options{}, nil)
+				pl, err := Backend{backend.DeviceName{Kind: backend.GPU, List: "0,1,2"}}.Plan(p, &backend.Options{}, nil)
 				if err != nil {
 					return err
 				}
@@ -313,16 +313,16 @@ func TestDevices(t *testing.T) {
 		}
 	}
 	p := testkit.Product(t, dtype.F32, dtype.F32, 20, 20, 20)
-	pl, err := Backend{backend.Device{Kind: backend.GPU, List: "0,1"}}.Plan(p, &backend.Options{}, nil)
+	pl, err := Backend{backend.DeviceName{Kind: backend.GPU, List: "0,1"}}.Plan(p, &backend.Options{}, nil)
 	if err != nil || len(pl.(*plan).shares) != 1 || !strings.Contains(pl.Why(), "one GPU") {
 		t.Errorf("a small product: plan %+v, error %v", pl, err)
 	}
 	large := testkit.Product(t, dtype.F32, dtype.F32, 16384, 16384, 16384)
-	pl, err = Backend{backend.Device{Kind: backend.GPU, List: "0,1"}}.Plan(large, &backend.Options{}, nil)
+	pl, err = Backend{backend.DeviceName{Kind: backend.GPU, List: "0,1"}}.Plan(large, &backend.Options{}, nil)
 	if err != nil || len(pl.(*plan).shares) != 2 {
 		t.Fatalf("a large product: plan %+v, error %v", pl, err)
 	}
-	one, err := gpu.Backend{Device: backend.Device{Kind: backend.GPU}}.Plan(large, &backend.Options{}, nil)
+	one, err := gpu.Backend{Device: backend.DeviceName{Kind: backend.GPU}}.Plan(large, &backend.Options{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

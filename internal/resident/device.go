@@ -24,17 +24,17 @@ import (
 	"tilework/internal/split"
 )
 
-// Device is an open device, of one GPU or several. Its methods are safe for concurrent use. After
+// GPUs is an open device, of one GPU or several. Its methods are safe for concurrent use. After
 // Close they return ErrClosed.
-type Device struct {
-	name    backend.Device
+type GPUs struct {
+	name    backend.DeviceName
 	members []*member
 	weights []float64 // rates of the members, to divide matrices
 	// unit is the number of rows or columns at whose multiples large matrices are divided, and
 	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division
 	// and, unless it is negative, a candidate for the tile of the parts.
 	unit, panelBytes int
-	pick             func([]split.Plan) int
+	pick             func([]split.Division) int
 	pickTile         func([]choose.Candidate) int
 	dividesAll       bool // for tests; see DivideSmall
 
@@ -57,7 +57,7 @@ type Device struct {
 
 // member is a GPU of a device.
 type member struct {
-	name    backend.Device
+	name    backend.DeviceName
 	backend *exec.Backend
 	close   func() error  // of the backend
 	copies  device.Stream // for copies from other members; nil if there are none
@@ -70,13 +70,13 @@ type member struct {
 const usualPanelBytes = 256 << 20
 
 // Open opens a real or emulated GPU, or several. The errors are ErrNoDevice and ErrUnsupported.
-func Open(name backend.Device) (*Device, error) {
+func Open(name backend.DeviceName) (*GPUs, error) {
 	if !name.IsGPU() {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &Device{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{}}
-	err := gpu.EachMember(name, func(name backend.Device) error {
+	d := &GPUs{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{}}
+	err := gpu.EachMember(name, func(name backend.DeviceName) error {
 		b, release, err := gpu.Open(name)
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func Open(name backend.Device) (*Device, error) {
 	return d, nil
 }
 
-func (d *Device) openStreams() (err error) {
+func (d *GPUs) openStreams() (err error) {
 	for _, m := range d.members {
 		if m.copies, err = m.backend.Device.NewStream(); err != nil {
 			return d.failed(m, err)
@@ -104,13 +104,13 @@ func (d *Device) openStreams() (err error) {
 }
 
 // first returns the backend of the first member, which chooses kernels.
-func (d *Device) first() *exec.Backend { return d.members[0].backend }
+func (d *GPUs) first() *exec.Backend { return d.members[0].backend }
 
 // Divided reports whether matrices are divided among several members.
-func (d *Device) Divided() bool { return len(d.members) > 1 }
+func (d *GPUs) Divided() bool { return len(d.members) > 1 }
 
 // failed adds the name of a member to its error if there are several.
-func (d *Device) failed(m *member, err error) error {
+func (d *GPUs) failed(m *member, err error) error {
 	if err == nil || !d.Divided() {
 		return err
 	}
@@ -118,7 +118,7 @@ func (d *Device) failed(m *member, err error) error {
 }
 
 // release closes the streams and the backends.
-func (d *Device) release() error {
+func (d *GPUs) release() error {
 	var errs []error
 	for _, m := range d.members {
 		if m.copies != nil {
@@ -133,13 +133,13 @@ func (d *Device) release() error {
 
 // DivideSmall makes the device divide the smallest matrices too. It is for tests. Call it before
 // the device has matrices.
-func (d *Device) DivideSmall() { d.dividesAll = true }
+func (d *GPUs) DivideSmall() { d.dividesAll = true }
 
 // String returns the name by which the device was opened, such as "gpu:1".
-func (d *Device) String() string { return d.name.String() }
+func (d *GPUs) String() string { return d.name.String() }
 
 // enter starts a use of the backend. Call leave at its end.
-func (d *Device) enter() error {
+func (d *GPUs) enter() error {
 	d.using.RLock()
 	if d.closed {
 		d.using.RUnlock()
@@ -148,11 +148,11 @@ func (d *Device) enter() error {
 	return nil
 }
 
-func (d *Device) leave() { d.using.RUnlock() }
+func (d *GPUs) leave() { d.using.RUnlock() }
 
 // Sync waits until all enqueued work is done. It returns the first error since the last Sync that
 // no caller has received.
-func (d *Device) Sync(ctx context.Context) error {
+func (d *GPUs) Sync(ctx context.Context) error {
 	if err := d.enter(); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (d *Device) Sync(ctx context.Context) error {
 }
 
 // sync waits for all members.
-func (d *Device) sync(ctx context.Context) error {
+func (d *GPUs) sync(ctx context.Context) error {
 	var errs []error
 	for _, m := range d.members {
 		errs = append(errs, d.failed(m, m.backend.Device.Sync(ctx)))
@@ -171,7 +171,7 @@ func (d *Device) sync(ctx context.Context) error {
 
 // Close waits for the enqueued work and frees all memory, that of matrices included. A second call
 // does nothing.
-func (d *Device) Close() error {
+func (d *GPUs) Close() error {
 	d.using.Lock()
 	defer d.using.Unlock()
 	if d.closed {
@@ -191,13 +191,13 @@ func (d *Device) Close() error {
 }
 
 // failLater keeps an error for the next Sync.
-func (d *Device) failLater(err error) {
+func (d *GPUs) failLater(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.later = device.Join(d.later, err)
 }
 
-func (d *Device) failedLater() error {
+func (d *GPUs) failedLater() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.later

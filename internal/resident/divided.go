@@ -15,7 +15,7 @@ import (
 type execution struct {
 	*division
 	*program.Runner
-	product *Product
+	product *Job
 	blocks  [gemm.Operands]*block // of the operands
 	bases   []device.Ptr          // of the members' workspaces
 }
@@ -36,7 +36,7 @@ func (x *division) execution() *execution {
 
 // run enqueues the product on all members, in smaller panels if a member has too little memory.
 // After an error C is undefined, but too little memory for the smallest panels leaves it unchanged.
-func (x *division) run(ctx context.Context, p *Product, blocks *[gemm.Operands]*block) error {
+func (x *division) run(ctx context.Context, p *Job, blocks *[gemm.Operands]*block) error {
 	x.device.ordering.Lock()
 	defer x.device.ordering.Unlock()
 	if err := x.compile(ctx); err != nil {

@@ -45,9 +45,9 @@ type batchCase struct {
 }
 
 // run computes the batch on a device, and returns all memory with a C.
-func (c *batchCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
+func (c *batchCase) run(ctx context.Context, d *GPUs) (_ []byte, err error) {
 	rng := rand.New(rand.NewPCG(c.seed, 0))
-	p := &Product{Problem: gemm.Problem{Alpha: 1, Beta: c.beta, Epilogue: gemm.Epilogue{Bias: c.bias},
+	p := &Job{Problem: gemm.Problem{Alpha: 1, Beta: c.beta, Epilogue: gemm.Epilogue{Bias: c.bias},
 		Batch: gemm.Batch{Kind: gemm.Strided, Count: c.count}}, Kernel: c.kernel}
 	var all []Matrix
 	defer func() {
@@ -132,7 +132,7 @@ func randomBatch(rng *rand.Rand) *batchCase {
 }
 
 // compareBatches compares random batches on a device with those on one GPU, bit for bit.
-func compareBatches(t *testing.T, rng *rand.Rand, one, d *Device, cases int) {
+func compareBatches(t *testing.T, rng *rand.Rand, one, d *GPUs, cases int) {
 	t.Helper()
 	for range cases {
 		c := randomBatch(rng)
@@ -170,8 +170,8 @@ func TestDividedBatches(t *testing.T) {
 // TestGPUDividedBatches compares random batches on all GPUs of this machine with those on the first
 // GPU.
 func TestGPUDividedBatches(t *testing.T) {
-	one := openGPU(t, backend.Device{Kind: backend.GPU})
-	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+	one := openGPU(t, backend.DeviceName{Kind: backend.GPU})
+	all := openGPU(t, backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs})
 	all.dividesAll = true
 	pickAny(all)
 	compareBatches(t, testrand.New(t), one, all, 500)
@@ -181,7 +181,7 @@ func TestGPUDividedBatches(t *testing.T) {
 // if each has whole matrices.
 func TestDividedBatchPlan(t *testing.T) {
 	d, all := openSeveral(t, emu.Options{}, several(4)...)
-	p := &Product{Problem: gemm.Problem{Alpha: 1, Batch: gemm.Batch{Kind: gemm.Strided, Count: 20}}}
+	p := &Job{Problem: gemm.Problem{Alpha: 1, Batch: gemm.Batch{Kind: gemm.Strided, Count: 20}}}
 	for o := range gemm.C + 1 {
 		m, err := NewBatch(d, gemm.Dense(dtype.F32, 16, 16), 20, split.Rows)
 		if err != nil {

@@ -21,16 +21,16 @@ import (
 )
 
 // openIdle opens n H200s that execute nothing as one device. wrap may replace each of them.
-func openIdle(t testing.TB, n int, wrap func(device.Device) device.Device) *Device {
+func openIdle(t testing.TB, n int, wrap func(device.Device) device.Device) *GPUs {
 	t.Helper()
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) {
 		d := devicetest.NewNull()
 		d.Device.Name, d.Device.Target.Suffix, d.Device.SMs, d.Device.MaxShared = "NVIDIA H200", "a", 132, 227<<10
 		return wrap(d), nil
 	})
-	name := backend.Device{Kind: backend.Emulator, Model: "h200"}
+	name := backend.DeviceName{Kind: backend.Emulator, Model: "h200"}
 	if n > 1 {
-		name = backend.Device{Kind: backend.Emulator, List: strings.Join(several(n), ",")}
+		name = backend.DeviceName{Kind: backend.Emulator, List: strings.Join(several(n), ",")}
 	}
 	d, err := Open(name)
 	if err != nil {
@@ -45,7 +45,7 @@ func openIdle(t testing.TB, n int, wrap func(device.Device) device.Device) *Devi
 }
 
 // openCounted is openIdle with GPUs that count the calls.
-func openCounted(t testing.TB, n int) (*Device, *[]*faulty.Device) {
+func openCounted(t testing.TB, n int) (*GPUs, *[]*faulty.Device) {
 	var all []*faulty.Device
 	d := openIdle(t, n, func(inner device.Device) device.Device {
 		all = append(all, faulty.New(inner))
@@ -56,7 +56,7 @@ func openCounted(t testing.TB, n int) (*Device, *[]*faulty.Device) {
 
 // plain returns the product of an m×k and a k×n matrix with undefined elements. B is divided in the
 // given way, and A and C by rows.
-func plain(t testing.TB, d *Device, kind dtype.Type, m, n, k int, by split.By) *Product {
+func plain(t testing.TB, d *GPUs, kind dtype.Type, m, n, k int, by split.By) *Job {
 	t.Helper()
 	p := product(1, 0, nil)
 	for o, l := range []gemm.Layout{gemm.Dense(kind, m, k), gemm.Dense(kind, k, n), gemm.Dense(kind, m, n)} {
@@ -73,7 +73,7 @@ func plain(t testing.TB, d *Device, kind dtype.Type, m, n, k int, by split.By) *
 }
 
 // counts returns the calls of a product that has run before, by GPU.
-func counts(t *testing.T, all []*faulty.Device, p *Product) (counted []map[string]int) {
+func counts(t *testing.T, all []*faulty.Device, p *Job) (counted []map[string]int) {
 	t.Helper()
 	for _, d := range all {
 		d.Fail(0, nil)
@@ -233,7 +233,7 @@ func BenchmarkGPUDividedIssue(b *testing.B) {
 		{"divided, one goroutine per GPU", split.Rows, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			d := openGPU(b, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+			d := openGPU(b, backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs})
 			d.dividesAll = true
 			p := plain(b, d, dtype.BF16, 512, 512, 512, c.by)
 			if c.by == split.OnEach {
@@ -243,7 +243,7 @@ func BenchmarkGPUDividedIssue(b *testing.B) {
 			calls := 0
 			if err := p.with(func(x planned) error {
 				x.division.Concurrent = c.concurrent
-				x.division.work = x.division.Work(&x.division.Plan)
+				x.division.work = x.division.Work(&x.division.Division)
 				for _, n := range x.division.work.Calls() {
 					calls += n
 				}

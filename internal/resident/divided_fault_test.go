@@ -30,7 +30,7 @@ func gathers(seed uint64) *bitsCase {
 }
 
 // asA makes a device divide products as A is, if A is divided by rows.
-func asA(d *Device) { d.pick = func([]split.Plan) int { return 0 } }
+func asA(d *GPUs) { d.pick = func([]split.Division) int { return 0 } }
 
 // TestDividedFaults makes each device call of a product fail in turn, on each GPU. The error must
 // name the GPU, and nothing may be left on any GPU. The next product must succeed.
@@ -44,7 +44,7 @@ func TestDividedFaults(t *testing.T) {
 }
 
 // failEachCall makes each device call of a product fail in turn, on each of three GPUs.
-func failEachCall(t *testing.T, run func(context.Context, *Device) ([]byte, error)) {
+func failEachCall(t *testing.T, run func(context.Context, *GPUs) ([]byte, error)) {
 	one, _ := openSeveral(t, emu.Options{}, "h200")
 	want, err := run(t.Context(), one)
 	if err != nil {
@@ -200,9 +200,9 @@ func TestDividedCloseDuringProducts(t *testing.T) {
 }
 
 // inOne makes a device divide products among all GPUs and gather all operands before one launch.
-func inOne(d *Device) {
-	d.pick = func(all []split.Plan) int {
-		return slices.IndexFunc(all, func(x split.Plan) bool {
+func inOne(d *GPUs) {
+	d.pick = func(all []split.Division) int {
+		return slices.IndexFunc(all, func(x split.Division) bool {
 			return !slices.ContainsFunc(x.Shares, func(s split.Share) bool { return len(s.Panels) != 1 })
 		})
 	}
@@ -216,7 +216,7 @@ func TestDividedMemory(t *testing.T) {
 }
 
 // shrinkMemory runs products with less and less memory, on devices that divide picks plans for.
-func shrinkMemory(t *testing.T, divide func(*Device)) {
+func shrinkMemory(t *testing.T, divide func(*GPUs)) {
 	t.Helper()
 	const m, n, k = 64, 400, 64
 	one, _ := openSeveral(t, emu.Options{}, "h200")

@@ -37,7 +37,7 @@ type groupsCase struct {
 }
 
 // run computes the groups on a device, and returns all of C.
-func (c *groupsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
+func (c *groupsCase) run(ctx context.Context, d *GPUs) (_ []byte, err error) {
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	m, count := c.after, len(c.ends)
 	if count > 0 {
@@ -133,7 +133,7 @@ func randomGroups(rng *rand.Rand) *groupsCase {
 }
 
 // compareGroups compares random groups of rows on a device with those on one GPU, bit for bit.
-func compareGroups(t *testing.T, rng *rand.Rand, one, d *Device, cases int) {
+func compareGroups(t *testing.T, rng *rand.Rand, one, d *GPUs, cases int) {
 	t.Helper()
 	compared := 0
 	for range cases {
@@ -176,8 +176,8 @@ func TestDividedGroups(t *testing.T) {
 // TestGPUDividedGroups compares random groups of rows on all GPUs of this machine with those on the
 // first GPU.
 func TestGPUDividedGroups(t *testing.T) {
-	one := openGPU(t, backend.Device{Kind: backend.GPU})
-	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+	one := openGPU(t, backend.DeviceName{Kind: backend.GPU})
+	all := openGPU(t, backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs})
 	all.unit, all.panelBytes, all.dividesAll = 16, 1<<14, true
 	pickAny(all)
 	compareGroups(t, testrand.New(t), one, all, 500)

@@ -37,10 +37,10 @@ type gpus struct {
 
 // openSeveral opens emulated GPUs as one device, and checks in the end that nothing is left on
 // them. They divide matrices at every row or column, and gather operands in small panels.
-func openSeveral(t testing.TB, o emu.Options, models ...string) (*Device, *gpus) {
+func openSeveral(t testing.TB, o emu.Options, models ...string) (*GPUs, *gpus) {
 	t.Helper()
 	all := &gpus{}
-	restore := gpu.Substitute(func(name backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(name backend.DeviceName) (device.Device, error) {
 		m, err := model.Lookup(name.Model)
 		if err != nil {
 			return nil, err
@@ -55,9 +55,9 @@ func openSeveral(t testing.TB, o emu.Options, models ...string) (*Device, *gpus)
 		all.faulty = append(all.faulty, faulty.New(inner))
 		return all.faulty[len(all.faulty)-1], nil
 	})
-	name := backend.Device{Kind: backend.Emulator, List: strings.Join(models, ",")}
+	name := backend.DeviceName{Kind: backend.Emulator, List: strings.Join(models, ",")}
 	if len(models) == 1 {
-		name = backend.Device{Kind: backend.Emulator, Model: models[0]}
+		name = backend.DeviceName{Kind: backend.Emulator, Model: models[0]}
 	}
 	d, err := Open(name)
 	if err != nil {
@@ -86,10 +86,10 @@ func several(n int) []string { return slices.Repeat([]string{"h200"}, n) }
 
 // pickAny makes a device use all divisions of products in turn, and mostly another tile than one
 // GPU.
-func pickAny(d *Device) {
+func pickAny(d *GPUs) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
-	d.pick = func(all []split.Plan) int {
+	d.pick = func(all []split.Division) int {
 		mu.Lock()
 		defer mu.Unlock()
 		return rng.IntN(len(all))
@@ -121,7 +121,7 @@ func TestDividedConformance(t *testing.T) {
 
 // TestGPUDividedConformance is TestDividedConformance on all GPUs of this machine.
 func TestGPUDividedConformance(t *testing.T) {
-	d := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+	d := openGPU(t, backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs})
 	d.unit, d.panelBytes, d.dividesAll = 16, 1<<16, true
 	pickAny(d)
 	for _, k := range choose.Kernels() {
@@ -164,7 +164,7 @@ type bitsCase struct {
 }
 
 // run computes the product on a device.
-func (c *bitsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
+func (c *bitsCase) run(ctx context.Context, d *GPUs) (_ []byte, err error) {
 	rng := rand.New(rand.NewPCG(c.seed, 0))
 	layout := func(t dtype.Type, rows, cols int, trans bool) gemm.Layout {
 		if trans {
@@ -333,7 +333,7 @@ func TestBreakdown(t *testing.T) {
 			traffic := make([][]int, n)
 			if err := p.with(func(x planned) error {
 				if x.division != nil {
-					traffic = x.division.Traffic(&x.division.Plan)
+					traffic = x.division.Traffic(&x.division.Division)
 				}
 				return nil
 			}); err != nil {
@@ -370,15 +370,15 @@ func TestBreakdown(t *testing.T) {
 			}
 		}
 	}
-	if _, err := RunBreakdown(t.Context(), &Product{}, 1); !errors.Is(err, sentinel.ErrNoDevice) {
+	if _, err := RunBreakdown(t.Context(), &Job{}, 1); !errors.Is(err, sentinel.ErrNoDevice) {
 		t.Errorf("without operands: error %v, want ErrNoDevice", err)
 	}
 }
 
 // TestGPUDividedBits compares random products on all GPUs of this machine with those on the first.
 func TestGPUDividedBits(t *testing.T) {
-	one := openGPU(t, backend.Device{Kind: backend.GPU})
-	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+	one := openGPU(t, backend.DeviceName{Kind: backend.GPU})
+	all := openGPU(t, backend.DeviceName{Kind: backend.GPU, List: backend.AllGPUs})
 	all.unit, all.panelBytes, all.dividesAll = 16, 1<<14, true
 	pickAny(all)
 	t.Logf("%d GPUs", len(all.members))

@@ -15,7 +15,7 @@ const callSeconds = 3e-6
 
 // division is the division of a product among the members of a device.
 type division struct {
-	device *Device
+	device *GPUs
 	tiled
 	work     *split.Work
 	launches [][]launch // by member and panel
@@ -37,7 +37,7 @@ func (x *division) String() string {
 	for _, m := range x.device.members {
 		names = append(names, m.name.String())
 	}
-	return x.tiles() + x.Describe(&x.Plan, names)
+	return x.tiles() + x.Describe(&x.Division, names)
 }
 
 // divisionKey identifies a division. The ends of the members' parts follow from the shape of a
@@ -57,7 +57,7 @@ type placeKey struct {
 
 // division returns the division of a product that pl computes on the first GPU. Divisions are kept,
 // as plans are.
-func (d *Device) division(pl *exec.Plan, p *Product, swapped bool) (*division, error) {
+func (d *GPUs) division(pl *exec.Plan, p *Job, swapped bool) (*division, error) {
 	key := divisionKey{plan: pl}
 	for o := range gemm.Operands {
 		if on := &p.operand(o, swapped).On; on.Memory != nil {
@@ -69,7 +69,7 @@ func (d *Device) division(pl *exec.Plan, p *Product, swapped bool) (*division, e
 }
 
 // divide plans the division of a product that pl computes on the first GPU.
-func (d *Device) divide(pl *exec.Plan, product *Product, swapped bool) (*division, error) {
+func (d *GPUs) divide(pl *exec.Plan, product *Job, swapped bool) (*division, error) {
 	p := pl.Problem()
 	q := d.product(pl, p)
 	q.Pick = d.pick
@@ -104,13 +104,13 @@ func (d *Device) divide(pl *exec.Plan, product *Product, swapped bool) (*divisio
 }
 
 // product returns a product that pl computes on the first GPU, without the places of its operands.
-func (d *Device) product(pl *exec.Plan, p *gemm.Problem) split.Product {
+func (d *GPUs) product(pl *exec.Plan, p *gemm.Problem) split.Job {
 	grain, rows, cols, atOnce := 1, 1, 1, 1 // of a batch: whole products
 	if p.Batch.Kind != gemm.Strided {
 		grain, atOnce = pl.Grain(), pl.TilesAtOnce()
 		rows, cols = pl.Units(max(grain, split.Align))
 	}
-	q := split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols, Grain: grain, AtOnce: atOnce,
+	q := split.Job{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols, Grain: grain, AtOnce: atOnce,
 		Seconds: pl.Seconds(), Rate: d.rate(), CallSeconds: callSeconds, PanelBytes: d.panelBytes}
 	if p.Batch.Kind != gemm.Strided {
 		q.SecondsOf = predictor(pl, rows, cols)
@@ -128,7 +128,7 @@ func (x *division) planLaunches() {
 			x.launches[i], x.scratch[i] = append(x.launches[i], l), max(x.scratch[i], l.plan.ScratchBytes())
 		}
 	}
-	x.work, x.kept = x.Work(&x.Plan), nil
+	x.work, x.kept = x.Work(&x.Division), nil
 }
 
 // compile compiles the kernels of the first panels, for all members at the same time.
@@ -176,7 +176,7 @@ func (x *division) smaller() (*division, bool) {
 	}
 	less := *x
 	for less.PanelBytes /= 4; less.PanelBytes > 0; less.PanelBytes /= 4 {
-		less.Plan = x.Smaller(x.Plan, less.PanelBytes)
+		less.Division = x.Smaller(x.Division, less.PanelBytes)
 		if panels(&less) > panels(x) {
 			less.planLaunches()
 			return &less, true
@@ -187,7 +187,7 @@ func (x *division) smaller() (*division, bool) {
 
 // rate returns the rate in bytes per second at which each member receives copies while all do: that
 // of the slowest.
-func (d *Device) rate() float64 {
+func (d *GPUs) rate() float64 {
 	const (
 		usual  = 20e9 // PCIe 4
 		shared = 0.85 // of the rate of one copy: 327 of 385 GB/s among four H200s

@@ -25,7 +25,7 @@ func (c issued) String() string {
 }
 
 // product returns the product after it has run once, which compiles its kernels.
-func (c issued) product(t testing.TB) *Product {
+func (c issued) product(t testing.TB) *Job {
 	t.Helper()
 	d := openIdle(t, c.gpus, func(d device.Device) device.Device {
 		d.(*devicetest.Null).Pools = true // so that workspaces have the same addresses again

@@ -24,15 +24,15 @@ type Matrix struct {
 
 // New allocates a matrix with undefined elements, on several GPUs divided in the given way. A
 // matrix whose products would not be faster is on the first GPU alone or whole on each. The device
-// chooses the leading dimension. The errors are those of [Device.Alloc], and ErrShape.
-func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
+// chooses the leading dimension. The errors are those of [GPUs.Alloc], and ErrShape.
+func New(d *GPUs, l gemm.Layout, by split.By) (Matrix, error) {
 	return allocate(d, l, 1, by, split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit))
 }
 
 // NewBatch allocates count matrices, one after the other, and returns the first. Several GPUs have
 // some whole matrices each, some columns of each if by is Columns, or all if by is OnEach.
 // Otherwise it is like New.
-func NewBatch(d *Device, l gemm.Layout, count int, by split.By) (Matrix, error) {
+func NewBatch(d *GPUs, l gemm.Layout, count int, by split.By) (Matrix, error) {
 	unit := max(l.Rows, 1)
 	if by == split.Columns {
 		unit = split.EvenUnit(by, l.Rows, l.Cols, len(d.members), d.unit)
@@ -44,7 +44,7 @@ func NewBatch(d *Device, l gemm.Layout, count int, by split.By) (Matrix, error) 
 
 // allocate allocates count matrices below each other. Several GPUs divide the rows or columns of
 // all at multiples of unit, if their products are then faster.
-func allocate(d *Device, one gemm.Layout, count int, by split.By, unit int) (Matrix, error) {
+func allocate(d *GPUs, one gemm.Layout, count int, by split.By, unit int) (Matrix, error) {
 	l := one
 	l.Rows *= count
 	if err := l.Check("the matrix"); err != nil {
@@ -168,7 +168,7 @@ func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divid
 	}
 	part := m.part()
 	pieces := divide(part)
-	return multi.Each(ctx, len(pieces), func(i int) backend.Device { return d.members[pieces[i].Member].name },
+	return multi.Each(ctx, len(pieces), func(i int) backend.DeviceName { return d.members[pieces[i].Member].name },
 		func(ctx context.Context, i int) error {
 			x := pieces[i]
 			there := m.Layout

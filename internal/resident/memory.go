@@ -17,7 +17,7 @@ type Memory struct{ *block }
 
 // block is the allocation of a Memory. It outlives its Memory while work with it is being enqueued.
 type block struct {
-	device *Device
+	device *GPUs
 	at     []device.Ptr // of the parts of the members, or of a single GPU
 	ld     []int        // leading dimensions of the parts
 	// whole is the matrix in the block, divided at multiples of unit, and layout its layout on a
@@ -36,12 +36,12 @@ type block struct {
 
 // Alloc allocates n bytes on a single GPU with undefined contents for the given elements, which are
 // only formatted for an error. The errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
-func (d *Device) Alloc(n int, elements fmt.Stringer) (*Memory, error) {
+func (d *GPUs) Alloc(n int, elements fmt.Stringer) (*Memory, error) {
 	return d.alloc(&block{device: d, size: n}, []int{n}, elements)
 }
 
 // alloc allocates sizes[i] bytes at member i.
-func (d *Device) alloc(b *block, sizes []int, elements fmt.Stringer) (*Memory, error) {
+func (d *GPUs) alloc(b *block, sizes []int, elements fmt.Stringer) (*Memory, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (d *Device) alloc(b *block, sizes []int, elements fmt.Stringer) (*Memory, e
 }
 
 // Device returns the device of the memory.
-func (m *Memory) Device() *Device { return m.device }
+func (m *Memory) Device() *GPUs { return m.device }
 
 // Size returns the size in bytes.
 func (m *Memory) Size() int { return m.size }

@@ -40,7 +40,7 @@ const (
 // It weighs three products: that of square matrices of that size gains from several GPUs; that of
 // one row and such a matrix must gather a divided one; and that of small K, whose result is such a
 // matrix, must copy the result to each GPU that stores it.
-func (d *Device) placementOf(l gemm.Layout, count int) placement {
+func (d *GPUs) placementOf(l gemm.Layout, count int) placement {
 	if d.dividesAll || l.Bytes()*count >= mostOnEach || d.enter() != nil { // alloc returns the error
 		return divided
 	}
@@ -53,7 +53,7 @@ func (d *Device) placementOf(l gemm.Layout, count int) placement {
 // predictPlacement returns the placement of square matrices for which the product of squares gains
 // most and the others lose least. Matrices on each GPU also save the time in which the first GPU
 // would send all others their parts, for products with divided matrices.
-func (d *Device) predictPlacement(x squaresKey) placement {
+func (d *GPUs) predictPlacement(x squaresKey) placement {
 	others := len(d.members) - 1
 	bytes := gemm.Padded(gemm.Dense(x.kind, x.side, x.side)).Bytes() * x.count
 	send := float64(bytes*others) / float64(len(d.members)) / d.rate()
@@ -98,7 +98,7 @@ type times struct {
 
 // predictTimes predicts the times of a product whose N is the side of square matrices. Operands
 // that are not square are on the first GPU.
-func (d *Device) predictTimes(x squaresKey, m, k int) (t times, err error) {
+func (d *GPUs) predictTimes(x squaresKey, m, k int) (t times, err error) {
 	result := x.kind
 	if all := x.kind.Info().Results; len(all) > 0 {
 		result = all[0]
@@ -138,7 +138,7 @@ func (d *Device) predictTimes(x squaresKey, m, k int) (t times, err error) {
 			whole := split.New(by, rows, l.Cols, q.Weights, max(unit, 1))
 			q.Places[o] = split.Place{Matrix: &whole, Step: step}
 		}
-		return d.fastest(pl, q, "").Plan.Seconds
+		return d.fastest(pl, q, "").Division.Seconds
 	}
 	return times{seconds(1, split.Rows), seconds(len(d.members), split.OnEach), seconds(len(d.members), split.Rows)}, nil
 }

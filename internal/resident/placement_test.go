@@ -146,7 +146,7 @@ func TestNeverSlower(t *testing.T) {
 				counted[placed(p.c())]++
 				if err := p.with(func(x planned) error {
 					const launch, start, nearly = 5e-6, 5e-6 + callSeconds, 1.03 // on the GPU, and on the host
-					if got, one := x.division.Plan.Seconds, max(x.plan.Seconds()+launch, start); got > nearly*one {
+					if got, one := x.division.Division.Seconds, max(x.plan.Seconds()+launch, start); got > nearly*one {
 						t.Errorf("%d³ of %v on %d GPUs: %.1f µs, want at most the %.1f µs of one GPU: %v", side, kind, n, 1e6*got,
 							1e6*one, x.division)
 					}
@@ -191,7 +191,7 @@ func TestRecordedTimes(t *testing.T) {
 		d, _ := openCounted(t, 1+strings.Count(gpus, ","))
 		p := plain(t, d, dtype.F32, r.M, r.M, r.M, by)
 		if err := p.with(func(x planned) error {
-			if got := x.division.Plan.Seconds / r.Seconds.Median; math.Abs(got-1) > 0.05 {
+			if got := x.division.Division.Seconds / r.Seconds.Median; math.Abs(got-1) > 0.05 {
 				t.Errorf("%d³ on %s, B %v: predicted %.3f of the measured time", r.M, gpus, by, got)
 			}
 			return nil

@@ -25,15 +25,15 @@ import (
 )
 
 // open opens an emulated device, and checks in the end that nothing is left on it.
-func open(t testing.TB) (*Device, *faulty.Device) {
+func open(t testing.TB) (*GPUs, *faulty.Device) {
 	t.Helper()
 	inner, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	below := faulty.New(inner)
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return below, nil })
-	d, err := Open(backend.Device{Kind: backend.Emulator})
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return below, nil })
+	d, err := Open(backend.DeviceName{Kind: backend.Emulator})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ const filling = 0xff
 // newRoom places a matrix inside a larger one, after the given numbers of rows and columns, with
 // one more row and column after it. data is nil for a matrix that must not be read. Several GPUs
 // divide the larger matrix in the given way.
-func newRoom(ctx context.Context, d *Device, l gemm.Layout, data []byte, rows, cols int, by split.By) (room, error) {
+func newRoom(ctx context.Context, d *GPUs, l gemm.Layout, data []byte, rows, cols int, by split.By) (room, error) {
 	whole, err := New(d, gemm.Layout{Type: l.Type, Rows: l.Rows + rows + 1, Cols: l.Cols + cols + 1,
 		LD: l.Cols + cols + 1}, by)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestConformance(t *testing.T) {
 
 // TestGPUConformance is TestConformance on the first GPU of this machine.
 func TestGPUConformance(t *testing.T) {
-	d := openGPU(t, backend.Device{Kind: backend.GPU})
+	d := openGPU(t, backend.DeviceName{Kind: backend.GPU})
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 1000, 0) })
 	}
@@ -122,7 +122,7 @@ func TestGPUConformance(t *testing.T) {
 
 // openGPU opens a GPU of this machine, or several. Without one it skips the test, or fails it if
 // TILEWORK_REQUIRE_GPU is set.
-func openGPU(t testing.TB, name backend.Device) *Device {
+func openGPU(t testing.TB, name backend.DeviceName) *GPUs {
 	t.Helper()
 	d, err := Open(name)
 	if errors.Is(err, sentinel.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
@@ -141,7 +141,7 @@ func openGPU(t testing.TB, name backend.Device) *Device {
 
 // conform runs the suite with TILEWORK_CASES cases, or else with cases. Repetitions of a product
 // place its matrices equally, because the order of the sums depends on the alignment.
-func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
+func conform(t *testing.T, d *GPUs, k *kernel.Kernel, cases, volume int) {
 	tiles := k.Tiles[len(k.Tiles)-1]
 	gemmtest.Run(t, gemmtest.Implementation{
 		Name: k.Name,
@@ -156,8 +156,8 @@ func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 }
 
 // product returns a product of matrices A, B and C, not complete.
-func product(alpha, beta complex128, m []Matrix) *Product {
-	p := &Product{Problem: gemm.Problem{Alpha: alpha, Beta: beta}}
+func product(alpha, beta complex128, m []Matrix) *Job {
+	p := &Job{Problem: gemm.Problem{Alpha: alpha, Beta: beta}}
 	for o := range m {
 		p.Operands[o].On = m[o]
 	}
@@ -165,7 +165,7 @@ func product(alpha, beta complex128, m []Matrix) *Product {
 }
 
 // complete completes the problem of the operands.
-func (p *Product) complete() (err error) {
+func (p *Job) complete() (err error) {
 	for o := range gemm.Bias {
 		if p.Layouts[o] = p.Operands[o].Layout; p.Operands[o].On.Memory != nil {
 			p.Layouts[o] = p.Operands[o].On.Layout
@@ -176,7 +176,7 @@ func (p *Product) complete() (err error) {
 }
 
 // compute completes and enqueues a product.
-func compute(ctx context.Context, p *Product) error {
+func compute(ctx context.Context, p *Job) error {
 	if err := p.complete(); err != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func compute(ctx context.Context, p *Product) error {
 }
 
 // multiply computes a product of matrices in rooms, whose position in the room depends on turn.
-func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b gemm.Buffers, turn int) (err error) {
-	q := Product{Problem: *p, Kernel: kernel}
+func multiply(ctx context.Context, d *GPUs, kernel string, p *gemm.Problem, b gemm.Buffers, turn int) (err error) {
+	q := Job{Problem: *p, Kernel: kernel}
 	var rooms []room
 	var result room
 	defer func() {

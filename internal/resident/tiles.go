@@ -27,8 +27,8 @@ const (
 
 // tiled is the division of a product, with the tile in which all members compute their parts.
 type tiled struct {
-	split.Product // with nonzero factors replaced by 1
-	split.Plan
+	split.Job // with nonzero factors replaced by 1
+	split.Division
 	plan  *exec.Plan   // of the whole product with that tile, on the first GPU
 	other bool         // whether one GPU would use another tile
 	whole []*exec.Plan // plan on each member that computes a part; the others may be nil
@@ -45,14 +45,14 @@ func (x *tiled) tiles() string {
 // fastest divides product q, which pl computes on the first GPU with the kernel that the caller
 // named. The tile is that of pl, or one that is predicted to be faster for the parts of several
 // members. A product that one member computes has the tile of pl.
-func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
-	best := tiled{Product: q, Plan: q.Plan(), plan: pl, whole: make([]*exec.Plan, len(d.members))}
+func (d *GPUs) fastest(pl *exec.Plan, q split.Job, named string) tiled {
+	best := tiled{Job: q, Division: q.Divide(), plan: pl, whole: make([]*exec.Plan, len(d.members))}
 	if len(q.Weights) < 2 || q.Batch.Kind == gemm.Strided || gpu.Options(named).Tile != "" {
 		return best
 	}
 	// gains reports whether members that compute for a time can be faster than the best division.
 	gains := func(seconds float64) bool {
-		return d.pickTile != nil || q.LeastSeconds(seconds) < (1-leastGain)*best.Plan.Seconds
+		return d.pickTile != nil || q.LeastSeconds(seconds) < (1-leastGain)*best.Division.Seconds
 	}
 	if !gains(q.Seconds * q.Fraction()) {
 		return best
@@ -69,10 +69,10 @@ func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
 		if whole == nil {
 			continue
 		}
-		x := tiled{Product: d.product(other, &q.Problem), plan: other, other: true, whole: whole}
+		x := tiled{Job: d.product(other, &q.Problem), plan: other, other: true, whole: whole}
 		x.Places, x.Weights, x.Pick = q.Places, q.Weights, q.Pick
-		x.Plan = x.Product.Plan()
-		if d.pickTile != nil || x.Several() && x.Plan.Seconds < (1-leastGain)*best.Plan.Seconds {
+		x.Division = x.Job.Divide()
+		if d.pickTile != nil || x.Several() && x.Division.Seconds < (1-leastGain)*best.Division.Seconds {
 			best = x
 		}
 	}
@@ -80,7 +80,7 @@ func (d *Device) fastest(pl *exec.Plan, q split.Product, named string) tiled {
 }
 
 // onEach returns a plan on all members, or nil if a member cannot run it.
-func (d *Device) onEach(pl *exec.Plan) (all []*exec.Plan) {
+func (d *GPUs) onEach(pl *exec.Plan) (all []*exec.Plan) {
 	for _, m := range d.members {
 		on, err := pl.On(m.backend)
 		if err != nil {
@@ -93,7 +93,7 @@ func (d *Device) onEach(pl *exec.Plan) (all []*exec.Plan) {
 
 // partTiles returns the candidates that are the fastest for the parts of even divisions, if they
 // are faster there than the tile of pl, the fastest first.
-func (d *Device) partTiles(pl *exec.Plan, q *split.Product) (tiles []*choose.Candidate) {
+func (d *GPUs) partTiles(pl *exec.Plan, q *split.Job) (tiles []*choose.Candidate) {
 	for _, part := range q.EvenParts() {
 		c := d.partTile(pl, pl.SameOrder(part.Rows.Len(), part.Cols.Len()))
 		same := func(x *choose.Candidate) bool { return x.Spec() == c.Spec() }
@@ -107,7 +107,7 @@ func (d *Device) partTiles(pl *exec.Plan, q *split.Product) (tiles []*choose.Can
 
 // partTile returns the fastest of the candidates for a part, or nil if the tile of pl is nearly as
 // fast.
-func (d *Device) partTile(pl *exec.Plan, all []choose.Candidate) *choose.Candidate {
+func (d *GPUs) partTile(pl *exec.Plan, all []choose.Candidate) *choose.Candidate {
 	if d.pickTile != nil {
 		if i := d.pickTile(all); i >= 0 {
 			return &all[i]

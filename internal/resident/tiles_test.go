@@ -31,7 +31,7 @@ func TestPartTiles(t *testing.T) {
 		p := plain(t, d, c.kind, c.m, c.n, c.k, split.Rows)
 		p.Kernel = c.kernel
 		if err := p.with(func(x planned) error {
-			one, got := x.plan.Seconds(), x.division.Plan.Seconds
+			one, got := x.plan.Seconds(), x.division.Division.Seconds
 			if got > c.most*one || !x.division.Several() || !strings.HasPrefix(x.division.String(), "parts with ") {
 				t.Errorf("%+v: %.0f µs, want at most %.2f of the %.0f µs of one GPU: %v", c, 1e6*got, c.most, 1e6*one, x.division)
 			}
@@ -81,8 +81,8 @@ func TestPartOrders(t *testing.T) {
 				}
 				same := d.product(x.plan, q)
 				same.Places = v.Places
-				if limit := (1 - leastGain) * same.Plan().Seconds; !v.Several() || v.Plan.Seconds > limit {
-					t.Errorf("%v: %.1f µs, want at most %.1f µs: %v", q, 1e6*v.Plan.Seconds, 1e6*limit, v)
+				if limit := (1 - leastGain) * same.Divide().Seconds; !v.Several() || v.Division.Seconds > limit {
+					t.Errorf("%v: %.1f µs, want at most %.1f µs: %v", q, 1e6*v.Division.Seconds, 1e6*limit, v)
 				}
 				return nil
 			}); err != nil {

@@ -6,7 +6,7 @@ import (
 	"tilework/internal/program"
 )
 
-// A strided batch is divided by whole products. In its [Product] and plans, a part of C is a range
+// A strided batch is divided by whole products. In its [Job] and [Division], a part of C is a range
 // of products: Rows of a [program.Rect] counts products, and Cols is the one column 0.
 //
 // Groups of rows are divided by columns of C, because only the device may know the ends of the
@@ -63,13 +63,13 @@ func start(ends []int32, group int) int {
 }
 
 // batched reports whether the product is a batch.
-func (p *Product) batched() bool { return p.Batch.Kind == gemm.Strided }
+func (p *Job) batched() bool { return p.Batch.Kind == gemm.Strided }
 
 // grouped reports whether the product is one of groups of rows.
-func (p *Product) grouped() bool { return p.Batch.Kind == gemm.Grouped }
+func (p *Job) grouped() bool { return p.Batch.Kind == gemm.Grouped }
 
-// sides returns the rows and columns of C as parts of a plan count them.
-func (p *Product) sides() (rows, cols int) {
+// sides returns the rows and columns of C as parts of a division count them.
+func (p *Job) sides() (rows, cols int) {
 	if p.batched() {
 		return p.Batch.Count, 1
 	}
@@ -77,18 +77,18 @@ func (p *Product) sides() (rows, cols int) {
 }
 
 // matrix returns the part of operand o's matrix that belongs to product i.
-func (p *Product) matrix(o gemm.Operand, i int) program.Rect {
+func (p *Job) matrix(o gemm.Operand, i int) program.Rect {
 	l, at := p.Layout(o), p.Places[o]
 	return program.RectAt(at.Row+i*at.Step.Rows, at.Col+i*at.Step.Cols, l.Rows, l.Cols)
 }
 
 // matrices returns the smallest part of operand o's matrix with the matrices of some products.
-func (p *Product) matrices(o gemm.Operand, products program.Span) program.Rect {
+func (p *Job) matrices(o gemm.Operand, products program.Span) program.Rect {
 	return between(products, func(i int) program.Rect { return p.matrix(o, i) })
 }
 
 // group returns the columns of B of a group as a part of the stored matrix.
-func (p *Product) group(i int, cols program.Span) program.Rect {
+func (p *Job) group(i int, cols program.Span) program.Rect {
 	r := p.matrix(gemm.B, i)
 	if p.Layout(gemm.B).Trans {
 		r.Rows = cols.Plus(r.Rows.From)
@@ -99,19 +99,19 @@ func (p *Product) group(i int, cols program.Span) program.Rect {
 }
 
 // groups returns the smallest part of B's matrix with columns of B of all groups.
-func (p *Product) groups(cols program.Span) program.Rect {
+func (p *Job) groups(cols program.Span) program.Rect {
 	return between(program.First(p.Batch.Count), func(i int) program.Rect { return p.group(i, cols) })
 }
 
 // heldStep returns the distance between the columns of B of two groups in memory that holds those
 // of all groups. They are no farther from each other than in the stored matrix, and as aligned.
-func (p *Product) heldStep(cols program.Span) Step {
+func (p *Job) heldStep(cols program.Span) Step {
 	one, step := p.group(0, cols), p.Places[gemm.B].Step
 	return Step{min(step.Rows, ints.RoundUp(one.Rows.Len(), Align)), min(step.Cols, ints.RoundUp(one.Cols.Len(), Align))}
 }
 
 // held returns the part of operand o's matrix for a part of C as memory holds it that is gathered.
-func (p *Product) held(o gemm.Operand, c program.Rect) program.Rect {
+func (p *Job) held(o gemm.Operand, c program.Rect) program.Rect {
 	if o != gemm.B || !p.grouped() || p.Batch.Count == 0 {
 		return p.Needs(o, c)
 	}
@@ -121,9 +121,9 @@ func (p *Product) held(o gemm.Operand, c program.Rect) program.Rect {
 	return r
 }
 
-// moved returns the distance by which the i-th part of [Product.copied] is moved in memory that
+// moved returns the distance by which the i-th part of [Job.copied] is moved in memory that
 // holds gathered parts.
-func (p *Product) moved(o gemm.Operand, c program.Rect, i int) Step {
+func (p *Job) moved(o gemm.Operand, c program.Rect, i int) Step {
 	if o != gemm.B || !p.grouped() {
 		return Step{}
 	}
@@ -142,7 +142,7 @@ func between(products program.Span, of func(int) program.Rect) program.Rect {
 
 // copied returns the parts of operand o's matrix that are copied for a part of C. Those of several
 // products leave out the elements between matrices, which may belong to others.
-func (p *Product) copied(o gemm.Operand, c program.Rect) (all []program.Rect) {
+func (p *Job) copied(o gemm.Operand, c program.Rect) (all []program.Rect) {
 	products, of := c.Rows, func(i int) program.Rect { return p.matrix(o, i) }
 	if p.grouped() && o == gemm.B {
 		products, of = program.First(p.Batch.Count), func(i int) program.Rect { return p.group(i, c.Cols) }
@@ -164,7 +164,7 @@ func (p *Product) copied(o gemm.Operand, c program.Rect) (all []program.Rect) {
 
 // productEnds returns the ends of the parts of operand o as numbers of products. It is not ok if
 // the members have copies, or if all products share the matrix.
-func (p *Product) productEnds(o gemm.Operand) (ends []int, ok bool) {
+func (p *Job) productEnds(o gemm.Operand) (ends []int, ok bool) {
 	at := p.Places[o]
 	if at.Matrix == nil || at.Matrix.By == OnEach {
 		return nil, false

@@ -36,7 +36,7 @@ func TestProducts(t *testing.T) {
 
 // randomBatch returns a batch whose matrices are below each other, side by side, or shared, with
 // elements between them that belong to others.
-func randomBatch(t *testing.T, rng *rand.Rand) *Product {
+func randomBatch(t *testing.T, rng *rand.Rand) *Job {
 	t.Helper()
 	m, n, k, count := 1+rng.IntN(6), 1+rng.IntN(6), 1+rng.IntN(6), rng.IntN(12)
 	problem, _, err := gemm.New(1, gemm.Dense(dtype.F32, m, k), gemm.Dense(dtype.F32, n, k).T(),
@@ -45,7 +45,7 @@ func randomBatch(t *testing.T, rng *rand.Rand) *Product {
 		t.Fatal(err)
 	}
 	problem.Batch = gemm.Batch{Kind: gemm.Strided, Count: count}
-	p := &Product{Problem: problem, UnitM: 1, UnitN: 1, Grain: 1, AtOnce: 1, Seconds: 1e-3, Rate: 1e9, PanelBytes: 1 << 20}
+	p := &Job{Problem: problem, UnitM: 1, UnitN: 1, Grain: 1, AtOnce: 1, Seconds: 1e-3, Rate: 1e9, PanelBytes: 1 << 20}
 	for range 1 + rng.IntN(4) {
 		p.Weights = append(p.Weights, 1+rng.Float64())
 	}
@@ -71,24 +71,24 @@ func randomBatch(t *testing.T, rng *rand.Rand) *Product {
 	return p
 }
 
-// TestBatches executes all plans of random batches: each product is computed once, or by each
+// TestBatches executes all divisions of random batches: each product is computed once, or by each
 // member that stores C. Its matrices are at the member that computes it, and all members that store
 // elements of C get them, and no other element.
 func TestBatches(t *testing.T) {
 	rng := testrand.New(t)
 	for range testkit.Cases(300, 3000) {
 		p := randomBatch(t, rng)
-		var all []Plan
-		p.Pick = func(plans []Plan) int { all = plans; return 0 }
-		p.Plan()
-		for _, pl := range all {
+		var all []Division
+		p.Pick = func(divisions []Division) int { all = divisions; return 0 }
+		p.Divide()
+		for _, d := range all {
 			computed := make([]int, p.Batch.Count)
 			written := make([]stored, len(p.Weights))
 			for i := range written {
 				written[i] = stored{}
 			}
-			for i := range pl.Shares {
-				s := &pl.Shares[i]
+			for i := range d.Shares {
+				s := &d.Shares[i]
 				for o := range gemm.C {
 					checkHeld(t, p, o, s, i)
 				}
@@ -115,7 +115,7 @@ func TestBatches(t *testing.T) {
 			whole := p.Places[gemm.C].Matrix
 			for at, n := range computed {
 				if n != 1 && (n != len(p.Weights) || whole.By != OnEach) {
-					t.Fatalf("product %d is computed %d times: %+v", at, n, pl)
+					t.Fatalf("product %d is computed %d times: %+v", at, n, d)
 				}
 				each(p.matrix(gemm.C, at), func(r, c int) {
 					for i := range p.Weights {
@@ -137,7 +137,7 @@ func TestBatches(t *testing.T) {
 }
 
 // checkHeld checks that a member has the matrices of operand o for its products.
-func checkHeld(t *testing.T, p *Product, o gemm.Operand, s *Share, member int) {
+func checkHeld(t *testing.T, p *Job, o gemm.Operand, s *Share, member int) {
 	t.Helper()
 	if s.C.Empty() || !p.Uses(o) {
 		return
@@ -192,7 +192,7 @@ func TestGroups(t *testing.T) {
 			if problem, err = problem.Grouped(groups, step.Rows*whole.LD+step.Cols); err != nil {
 				t.Fatal(err)
 			}
-			p := &Product{Problem: problem, UnitM: 128, UnitN: 64, Grain: 1, AtOnce: 4, Seconds: 1e-3, Rate: 3e11,
+			p := &Job{Problem: problem, UnitM: 128, UnitN: 64, Grain: 1, AtOnce: 4, Seconds: 1e-3, Rate: 3e11,
 				PanelBytes: 1 << 20, Weights: slices.Repeat([]float64{1}, members)}
 			for o := range gemm.Operands {
 				if l := p.Layout(o); p.Uses(o) {
@@ -202,14 +202,14 @@ func TestGroups(t *testing.T) {
 			}
 			matrix, result := New(c.by, whole.Rows, whole.Cols, p.Weights, 16), New(Columns, rows, n, p.Weights, 16)
 			p.Places[gemm.B], p.Places[gemm.C].Matrix = Place{Matrix: &matrix, Step: step}, &result
-			var all []Plan
-			p.Pick = func(plans []Plan) int { all = plans; return 0 }
-			p.Plan()
-			for _, pl := range all {
-				for i := range pl.Shares {
-					s := &pl.Shares[i]
+			var all []Division
+			p.Pick = func(divisions []Division) int { all = divisions; return 0 }
+			p.Divide()
+			for _, d := range all {
+				for i := range d.Shares {
+					s := &d.Shares[i]
 					got, want := 0, 0
-					for from, bytes := range p.Traffic(&pl)[i] {
+					for from, bytes := range p.Traffic(&d)[i] {
 						if from != i {
 							got += bytes
 						}
@@ -221,9 +221,9 @@ func TestGroups(t *testing.T) {
 						}
 					}
 					want += size * (s.C.Len() - result.Part(i).And(s.C).Len()) // rows of C after the last group
-					for from := range pl.Shares {                              // results
+					for from := range d.Shares {                               // results
 						if from != i {
-							want += size * result.Part(i).And(pl.Shares[from].C).Len()
+							want += size * result.Part(i).And(d.Shares[from].C).Len()
 						}
 					}
 					if got != want {

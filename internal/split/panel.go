@@ -35,7 +35,7 @@ func Offset(t dtype.Type, from program.Rect, ld int, to program.Rect) int {
 
 // Launch returns the product that a member computes for a panel of its share, and the places of the
 // operands.
-func (p *Product) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, places [gemm.Operands]At) {
+func (p *Job) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, places [gemm.Operands]At) {
 	q = p.Problem
 	if p.batched() {
 		q.Batch.Count = panel.C.Rows.Len()
@@ -61,7 +61,7 @@ func (p *Product) Launch(member int, s *Share, panel *Panel) (q gemm.Problem, pl
 }
 
 // locate returns the layout and the place of the part of operand o that a panel needs.
-func (p *Product) locate(o gemm.Operand, member int, s *Share, panel *Panel) (gemm.Layout, At) {
+func (p *Job) locate(o gemm.Operand, member int, s *Share, panel *Panel) (gemm.Layout, At) {
 	l, need := p.Layout(o), p.held(o, panel.C)
 	at, has := At{In: InSlot}, panel.Held[o]
 	if has.Empty() {

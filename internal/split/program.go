@@ -8,44 +8,45 @@ import (
 	"tilework/internal/program"
 )
 
-// Work is a plan as a program. Member i has the lanes 2·i of kernels, its default stream, and 2·i+1
-// of copies from other members, which are beside the kernels. In order, it uses the first only.
+// Work is a division as a program. Member i has the lanes 2·i of kernels, its default stream, and
+// 2·i+1 of copies from other members, which are beside the kernels. In order, it uses the first
+// only.
 type Work struct {
 	*program.Program
 	Actions []Action // by [program.Op.Step]
 
-	product *Product
-	plan    *Plan
-	spaces  []space // by member
+	job      *Job
+	division *Division
+	spaces   []space // by member
 }
 
-// Work returns the program of the plan.
+// Work returns the program of the division.
 //
 // Copies from other members wait until the source has done all earlier work, and until the panel
 // that used the memory before is computed. A panel waits for its copies. At the end, each member
 // waits for the copies of its results and from its memory, so that later work may overwrite or free
 // the operands.
-func (p *Product) Work(pl *Plan) *Work { return p.write(pl).laidOut() }
+func (p *Job) Work(d *Division) *Work { return p.write(d).laidOut() }
 
-// newWork returns the work of the plan without ops.
-func (p *Product) newWork(pl *Plan) *Work {
-	return &Work{Program: &program.Program{}, product: p, plan: pl}
+// newWork returns the work of the division without ops.
+func (p *Job) newWork(d *Division) *Work {
+	return &Work{Program: &program.Program{}, job: p, division: d}
 }
 
 // laidOut returns the work with the memory that it needs.
 func (w *Work) laidOut() *Work {
-	for i := range w.plan.Shares {
-		w.spaces = append(w.spaces, w.product.space(&w.plan.Shares[i]))
+	for i := range w.division.Shares {
+		w.spaces = append(w.spaces, w.job.space(&w.division.Shares[i]))
 	}
 	return w
 }
 
-// Action describes an op of a plan.
+// Action describes an op of a division.
 type Action struct {
 	Member int // that executes it
 	Copy       // of a copy
-	// Panel is the number of the panel that a launch computes or for which a copy gathers operands. It
-	// is negative for operands that all panels need.
+	// Panel is the number of the panel that a launch computes or for which a copy gathers operands.
+	// It is negative for operands that all panels need.
 	Panel  int
 	Slot   int    // of the panel
 	Result bool   // whether copies bring results to the members that store them
@@ -55,10 +56,10 @@ type Action struct {
 // Lanes is the number of lanes of a member.
 const Lanes = 2
 
-// writer writes the program of a plan.
+// writer writes the program of a division.
 type writer struct {
 	*Work
-	*Plan
+	*Division
 	members []memberOps
 }
 
@@ -74,12 +75,12 @@ type memberOps struct {
 
 const none = -1
 
-// write writes the program of the plan.
-func (p *Product) write(pl *Plan) *Work {
-	w := &writer{Work: p.newWork(pl), Plan: pl, members: make([]memberOps, len(pl.Shares))}
-	for i := range pl.Shares {
+// write writes the program of the division.
+func (p *Job) write(d *Division) *Work {
+	w := &writer{Work: p.newWork(d), Division: d, members: make([]memberOps, len(d.Shares))}
+	for i := range d.Shares {
 		worker := 0
-		if pl.Concurrent {
+		if d.Concurrent {
 			worker = i
 		}
 		for l, name := range [Lanes]string{"kernels", "copies"} {
@@ -90,13 +91,13 @@ func (p *Product) write(pl *Plan) *Work {
 		w.members[i] = memberOps{started: w.add(program.Join, Action{Member: i}), gathered: none, results: none,
 			readers: slices.Repeat([]int{none}, len(w.members)), last: [Slots]int{none, none}}
 	}
-	for i := range pl.Shares {
+	for i := range d.Shares {
 		w.multiply(p, i)
 	}
-	for i := range pl.Shares {
+	for i := range d.Shares {
 		w.collect(p, i)
 	}
-	for i := range pl.Shares {
+	for i := range d.Shares {
 		w.finish(i)
 	}
 	return w.Work
@@ -116,7 +117,7 @@ func (w *writer) addOp(op program.Op, s Action, after ...int) int {
 // copy adds a copy to a member. A copy within the member is between two kernels. In a stream beside
 // them it delayed the copies after it: bfloat16 16384³ on four H200s took 4.9 ms, and 3.6 ms with
 // the copies between the kernels.
-func (w *writer) copy(p *Product, s Action, after ...int) {
+func (w *writer) copy(p *Job, s Action, after ...int) {
 	op := program.Op{Kind: program.Copy, Operand: s.Operand, Part: s.Part, Lane: Lanes * s.Member,
 		Bytes: p.Layout(s.Operand).Type.Bytes(s.Part.Len())}
 	to := &w.members[s.Member]
@@ -135,7 +136,7 @@ func (w *writer) copy(p *Product, s Action, after ...int) {
 }
 
 // multiply adds the copies and launches of a member's panels.
-func (w *writer) multiply(p *Product, member int) {
+func (w *writer) multiply(p *Job, member int) {
 	s, ops := &w.Shares[member], &w.members[member]
 	for _, c := range s.Gather {
 		w.copy(p, Action{Member: member, Copy: c, Panel: none})
@@ -157,7 +158,7 @@ func (w *writer) multiply(p *Product, member int) {
 
 // collect adds the copies of results that other members have computed, or that the member has
 // computed outside its part of C.
-func (w *writer) collect(p *Product, member int) {
+func (w *writer) collect(p *Job, member int) {
 	for from := range w.Shares {
 		for i := range w.Shares[from].Panels {
 			for _, c := range w.Shares[from].Panels[i].Scatter {

@@ -22,21 +22,21 @@ type access struct {
 	writes       bool
 }
 
-// accesses lists the accesses of an op of a plan.
-func (w *Work) accesses(p *Product, pl *Plan, op *program.Op) (all []access) {
+// accesses lists the accesses of an op of a division.
+func (w *Work) accesses(p *Job, d *Division, op *program.Op) (all []access) {
 	x := w.Actions[op.Step]
-	s := &pl.Shares[x.Member]
+	s := &d.Shares[x.Member]
 	switch {
 	case op.Kind == program.Exchange:
 		for _, c := range x.Moves {
-			for _, y := range x.copies(pl, c) {
+			for _, y := range x.copies(d, c) {
 				if y.member == x.Member {
 					all = append(all, y)
 				}
 			}
 		}
 	case op.Kind == program.Copy:
-		return x.copies(pl, x.Copy)
+		return x.copies(d, x.Copy)
 	case op.Kind == program.Launch:
 		panel := &s.Panels[x.Panel]
 		_, places := p.Launch(x.Member, s, panel)
@@ -57,11 +57,11 @@ func (w *Work) accesses(p *Product, pl *Plan, op *program.Op) (all []access) {
 }
 
 // copies lists the accesses of a copy.
-func (x *Action) copies(pl *Plan, c Copy) []access {
+func (x *Action) copies(d *Division, c Copy) []access {
 	from := access{c.From, none, 0, InPart, c.Operand, c.Part, false}
 	to := access{c.To, none, 0, InPart, c.Operand, c.At, true}
 	switch {
-	case x.Result && !pl.Shares[c.From].Held[gemm.C].Empty():
+	case x.Result && !d.Shares[c.From].Held[gemm.C].Empty():
 		from.in = InHeld
 	case x.Result:
 	case x.Panel < 0:
@@ -78,23 +78,23 @@ func (a access) conflict(b access) bool {
 		(a.panel != b.panel || !a.rect.And(b.rect).Empty())
 }
 
-// TestWorkOrder checks the waits of the programs of random plans. Each access to memory waits for
-// the earlier ones that it must not overlap. The first op of a member follows its earlier work,
+// TestWorkOrder checks the waits of the programs of random divisions. Each access to memory waits
+// for the earlier ones that it must not overlap. The first op of a member follows its earlier work,
 // which may use all of its memory, and its later work follows the last one.
 func TestWorkOrder(t *testing.T) {
 	rng := testrand.New(t)
 	for range testkit.Cases(40, 400) {
 		p := random(t, rng)
 		p.CallSeconds = 3e-6
-		p.Pick = func(all []Plan) int { return rng.IntN(len(all)) }
-		pl := p.Plan()
+		p.Pick = func(all []Division) int { return rng.IntN(len(all)) }
+		d := p.Divide()
 		starts := map[int]int{}
-		for i := range pl.Shares {
+		for i := range d.Shares {
 			starts[i] = i
 		}
-		checkOrder(t, p, &pl, p.Work(&pl), starts)
-		rank := rng.IntN(len(pl.Shares))
-		checkOrder(t, p, &pl, p.RankWork(&pl, rank), map[int]int{rank: 0})
+		checkOrder(t, p, &d, p.Work(&d), starts)
+		rank := rng.IntN(len(d.Shares))
+		checkOrder(t, p, &d, p.RankWork(&d, rank), map[int]int{rank: 0})
 	}
 }
 
@@ -102,19 +102,19 @@ func TestWorkOrder(t *testing.T) {
 func TestWorkDocumented(t *testing.T) {
 	p := square(t, 8192, 2, Rows, Rows, Rows)
 	p.PanelBytes = 64 << 20
-	pl := Plan{Shares: p.shares([]program.Rect{program.First(4096).By(program.First(8192)),
+	d := Division{Shares: p.shares([]program.Rect{program.First(4096).By(program.First(8192)),
 		program.Range(4096, 8192).By(program.First(8192))}, allRounds)}
 	page := "../../docs/architecture.md"
-	programtest.CheckDocumented(t, page, "two GPUs", p.Work(&pl).Program)
-	programtest.CheckDocumented(t, page, "rank 1 of 2", p.RankWork(&pl, 1).Program)
+	programtest.CheckDocumented(t, page, "two GPUs", p.Work(&d).Program)
+	programtest.CheckDocumented(t, page, "rank 1 of 2", p.RankWork(&d, 1).Program)
 }
 
 // checkOrder checks the waits of a program. starts holds the first op of each member that has ops.
-func checkOrder(t *testing.T, p *Product, pl *Plan, w *Work, starts map[int]int) {
+func checkOrder(t *testing.T, p *Job, d *Division, w *Work, starts map[int]int) {
 	t.Helper()
 	uses := make([][]access, len(w.Ops))
 	for i := range w.Ops {
-		uses[i] = w.accesses(p, pl, &w.Ops[i])
+		uses[i] = w.accesses(p, d, &w.Ops[i])
 	}
 	for member, start := range starts {
 		var all []access

@@ -17,24 +17,24 @@ type rankWriter struct {
 	moved   int // the last op that copied something
 }
 
-// RankWork returns the program of one of several ranks that compute a plan, each with a program of
-// its own. Its lanes are those of a member.
+// RankWork returns the program of one of several ranks that compute a division, each with a program
+// of its own. Its lanes are those of a member.
 //
 // All ranks exchange in the same rounds. Round 0 gathers the operands that all panels need, and
 // round i+1 those of panel i. The last rounds bring panels of C to the ranks that store them. A
 // panel waits for its round, and a round for the panel that used the same memory before.
-func (p *Product) RankWork(pl *Plan, rank int) *Work {
-	w := &rankWriter{writer: writer{Work: p.newWork(pl), Plan: pl}, rank: rank, arrived: none, moved: none}
+func (p *Job) RankWork(d *Division, rank int) *Work {
+	w := &rankWriter{writer: writer{Work: p.newWork(d), Division: d}, rank: rank, arrived: none, moved: none}
 	for l, name := range [Lanes]string{"kernels", "copies"} {
 		w.AddLane(program.Lane{Name: fmt.Sprintf("%s of %d", name, rank), Worker: l, Engine: l})
 	}
 	rounds := 0
-	for i := range pl.Shares {
-		rounds = max(rounds, len(pl.Shares[i].Panels))
+	for i := range d.Shares {
+		rounds = max(rounds, len(d.Shares[i].Panels))
 	}
 	w.start = w.addOp(program.Op{Kind: program.Join}, Action{Member: rank})
 	w.exchange(Action{Panel: none}, func(s *Share) []Copy { return s.Gather }, none)
-	panels := pl.Shares[rank].Panels
+	panels := d.Shares[rank].Panels
 	launches, last, gathered := []int{}, [Slots]int{none, none}, 0
 	for i := range rounds {
 		slot, after := gathered%Slots, none

@@ -18,7 +18,7 @@ func each(r program.Rect, f func(row, col int)) {
 }
 
 // random returns a random product of parts of divided matrices, and of their transposes.
-func random(t *testing.T, rng *rand.Rand) *Product {
+func random(t *testing.T, rng *rand.Rand) *Job {
 	t.Helper()
 	side := func() int { return rng.IntN([]int{2, 20, 90}[rng.IntN(3)] + 1) }
 	m, n, k := side(), side(), side()
@@ -39,7 +39,7 @@ func random(t *testing.T, rng *rand.Rand) *Product {
 		t.Fatal(err)
 	}
 	grain := []int{1, Align, 2 * Align}[rng.IntN(3)]
-	p := &Product{Problem: problem, UnitM: max(grain, Align), UnitN: 2 * max(grain, Align), Grain: grain,
+	p := &Job{Problem: problem, UnitM: max(grain, Align), UnitN: 2 * max(grain, Align), Grain: grain,
 		AtOnce: 1 + rng.IntN(3), PanelBytes: 1 << rng.IntN(14),
 		Seconds: rng.ExpFloat64() * 1e-3, Rate: 1e6 * (1 + rng.ExpFloat64())}
 	for range members {
@@ -63,9 +63,9 @@ func random(t *testing.T, rng *rand.Rand) *Product {
 // gathered.
 type stored map[[2]int]int
 
-// simulation executes plans on the host.
+// simulation executes divisions on the host.
 type simulation struct {
-	*Product
+	*Job
 	t     *testing.T
 	parts [gemm.Operands][]stored // by member
 }
@@ -73,8 +73,8 @@ type simulation struct {
 // value is the element of an operand at a stored row and column.
 func value(o gemm.Operand, row, col int) int { return (int(o)*7+row*3+col*5)%11 - 5 }
 
-func simulate(t *testing.T, p *Product) *simulation {
-	x := &simulation{Product: p, t: t}
+func simulate(t *testing.T, p *Job) *simulation {
+	x := &simulation{Job: p, t: t}
 	for o := range gemm.Operands {
 		if !p.Uses(o) {
 			continue

@@ -18,7 +18,7 @@ type space struct {
 const spaceAlign = 256
 
 // space returns the space for a share.
-func (p *Product) space(s *Share) (x space) {
+func (p *Job) space(s *Share) (x space) {
 	bytes := func(o int, r program.Rect) int {
 		if r.Empty() {
 			return 0
@@ -75,7 +75,7 @@ func (w *Work) Operand(x *Action, o gemm.Operand, at At) (own bool, offset int) 
 
 // Source returns the memory of member c.From from which a copy of an action reads.
 func (w *Work) Source(x *Action, c *Copy) Area {
-	if held := w.plan.Shares[c.From].Held[gemm.C]; x.Result && !held.Empty() {
+	if held := w.division.Shares[c.From].Held[gemm.C]; x.Result && !held.Empty() {
 		return w.area(c, w.spaces[c.From].held[gemm.C], held, c.Part)
 	}
 	return w.own(c, c.From, c.Part)
@@ -83,7 +83,7 @@ func (w *Work) Source(x *Action, c *Copy) Area {
 
 // Target returns the memory of member c.To that a copy of an action writes.
 func (w *Work) Target(x *Action, c *Copy) Area {
-	share, space := &w.plan.Shares[c.To], &w.spaces[c.To]
+	share, space := &w.division.Shares[c.To], &w.spaces[c.To]
 	switch {
 	case x.Result:
 		return w.own(c, c.To, c.At)
@@ -95,14 +95,14 @@ func (w *Work) Target(x *Action, c *Copy) Area {
 
 // own returns the area of a part of a member's part of the operand.
 func (w *Work) own(c *Copy, member int, part program.Rect) Area {
-	a := w.area(c, 0, w.product.Places[c.Operand].Matrix.Part(member), part)
+	a := w.area(c, 0, w.job.Places[c.Operand].Matrix.Part(member), part)
 	a.Own = true
 	return a
 }
 
 // area returns the area of a part of the memory at an offset, which holds the rectangle has.
 func (w *Work) area(c *Copy, offset int, has, part program.Rect) Area {
-	t := w.product.Layout(c.Operand).Type
+	t := w.job.Layout(c.Operand).Type
 	ld := LayoutOf(t, has).LD
 	return Area{Offset: offset + Offset(t, has, ld, part), LD: ld}
 }

@@ -88,7 +88,7 @@ func TestPlans(t *testing.T) {
 					t.Fatalf("element %v is computed %d times, want %d", at, n, times)
 				}
 			}
-			checkTraffic(t, p, &Plan{Shares: shares})
+			checkTraffic(t, p, &Division{Shares: shares})
 		}
 	}
 	if panels < 3 || divided < 3 {
@@ -98,17 +98,17 @@ func TestPlans(t *testing.T) {
 
 // checkTraffic compares the bytes that each member receives with those that its part of C needs and
 // it does not store.
-func checkTraffic(t *testing.T, p *Product, pl *Plan) {
+func checkTraffic(t *testing.T, p *Job, d *Division) {
 	t.Helper()
-	traffic := p.Traffic(pl)
-	for to := range pl.Shares {
+	traffic := p.Traffic(d)
+	for to := range d.Shares {
 		got, want := 0, 0
 		for from, n := range traffic[to] {
 			if from != to {
 				got += n
 			}
 		}
-		c := pl.Shares[to].C
+		c := d.Shares[to].C
 		for o := range gemm.Operands {
 			if m := p.Places[o].Matrix; p.Uses(o) && p.reads(o) && !c.Empty() {
 				if part := p.Needs(o, c); !part.Empty() {
@@ -116,12 +116,12 @@ func checkTraffic(t *testing.T, p *Product, pl *Plan) {
 				}
 			}
 		}
-		for from := range pl.Shares {
-			if c := pl.Shares[from].C; from != to && !c.Empty() {
+		for from := range d.Shares {
+			if c := d.Shares[from].C; from != to && !c.Empty() {
 				want += p.Out().Bytes(p.Places[gemm.C].Matrix.Part(to).And(p.Needs(gemm.C, c)).Len())
 			}
 		}
-		if all := pl.Shares; len(all) > 1 && !all[0].C.Empty() && all[0].C == all[1].C {
+		if all := d.Shares; len(all) > 1 && !all[0].C.Empty() && all[0].C == all[1].C {
 			continue // all members compute all of C, and copy none of it
 		}
 		if got != want {
@@ -131,7 +131,7 @@ func checkTraffic(t *testing.T, p *Product, pl *Plan) {
 }
 
 // square returns the product of n×n matrices of bfloat16, divided among members.
-func square(t *testing.T, n, members int, a, b, c By) *Product {
+func square(t *testing.T, n, members int, a, b, c By) *Job {
 	t.Helper()
 	problem, _, err := gemm.New(1, gemm.Dense(dtype.BF16, n, n), gemm.Dense(dtype.BF16, n, n), 0,
 		gemm.Dense(dtype.BF16, n, n), gemm.Epilogue{})
@@ -139,7 +139,7 @@ func square(t *testing.T, n, members int, a, b, c By) *Product {
 		t.Fatal(err)
 	}
 	flops := 2 * float64(n) * float64(n) * float64(n)
-	p := &Product{Problem: problem, UnitM: 128, UnitN: 256, Grain: 1, AtOnce: 132, Seconds: flops / 700e12, Rate: 396e9,
+	p := &Job{Problem: problem, UnitM: 128, UnitN: 256, Grain: 1, AtOnce: 132, Seconds: flops / 700e12, Rate: 396e9,
 		PanelBytes: 256 << 20}
 	for range members {
 		p.Weights = append(p.Weights, 1)
@@ -168,8 +168,8 @@ func TestSquare(t *testing.T) {
 	} {
 		for _, members := range []int{2, 4, 8} {
 			p := square(t, n, members, c.a, c.b, c.c)
-			pl := p.Plan()
-			for to, from := range p.Traffic(&pl) {
+			d := p.Divide()
+			for to, from := range p.Traffic(&d) {
 				for at, got := range from {
 					if want := int(c.each * bytes / float64(members)); to != at && got != want {
 						t.Errorf("A %v, B %v, C %v, %d members: %d bytes from one to another, want %d", c.a, c.b, c.c, members,
@@ -179,9 +179,9 @@ func TestSquare(t *testing.T) {
 			}
 			// Kernels hide most of the copies.
 			copies := c.each * bytes / p.Rate
-			if most := 1.02*p.Seconds/float64(members) + copies/2; pl.Seconds > most {
+			if most := 1.02*p.Seconds/float64(members) + copies/2; d.Seconds > most {
 				t.Errorf("A %v, B %v, C %v: %d members are predicted to take %.3g s, want at most %.3g s", c.a, c.b, c.c, members,
-					pl.Seconds, most)
+					d.Seconds, most)
 			}
 		}
 	}
@@ -193,15 +193,15 @@ func TestSquare(t *testing.T) {
 func TestGrid(t *testing.T) {
 	const n, members = 8192, 16
 	p := square(t, n, members, Rows, Columns, Rows)
-	pl := p.Plan()
-	for to, from := range p.Traffic(&pl) {
+	d := p.Divide()
+	for to, from := range p.Traffic(&d) {
 		got := 0
 		for at, bytes := range from {
 			if at != to {
 				got += bytes
 			}
 		}
-		c := pl.Shares[to].C
+		c := d.Shares[to].C
 		down, across := n/max(c.Rows.Len(), 1), n/max(c.Cols.Len(), 1)
 		parts := 1/float64(down) - 1./members + 1/float64(across) + (1-1/float64(across))/members
 		if to*across/members == to%across { // it stores some of the columns of B that it needs
@@ -218,9 +218,9 @@ func TestGrid(t *testing.T) {
 // weights rather than gathering them.
 func TestSmall(t *testing.T) {
 	p := square(t, 128, 4, OnEach, OnEach, OnEach)
-	if pl := p.Plan(); len(pl.Shares[0].Panels) != 1 || p.Describe(&pl, []string{"a", "b", "c", "d"}) !=
+	if d := p.Divide(); len(d.Shares[0].Panels) != 1 || p.Describe(&d, []string{"a", "b", "c", "d"}) !=
 		"a computes all of C; b computes all of C; c computes all of C; d computes all of C" {
-		t.Errorf("128³ with copies of all matrices: %s", p.Describe(&pl, []string{"a", "b", "c", "d"}))
+		t.Errorf("128³ with copies of all matrices: %s", p.Describe(&d, []string{"a", "b", "c", "d"}))
 	}
 	// A row of A times columns of B at each member: the row moves, not B.
 	p = square(t, 8192, 2, Rows, Columns, Rows)
@@ -230,10 +230,10 @@ func TestSmall(t *testing.T) {
 		m := New(Rows, 16, 8192, p.Weights, 128)
 		p.Places[o].Matrix = &m
 	}
-	pl := p.Plan()
+	d := p.Divide()
 	const want = "x computes columns 0 to 4095; y computes columns 4096 to 8191; x copies 0.1311 MB from y; " +
 		"y copies 0.2621 MB from x"
-	if got := p.Describe(&pl, []string{"x", "y"}); got != want {
+	if got := p.Describe(&d, []string{"x", "y"}); got != want {
 		t.Errorf("16 rows: %s\nwant %s", got, want)
 	}
 }
@@ -256,8 +256,8 @@ func TestGatherFirst(t *testing.T) {
 		b := float64(2 * n * n)
 		gather := orderSeconds + b/p.Rate + localSeconds + b/localRate // of at most all of B
 		want := gather + p.Seconds*rounds(most)/rounds(n) + launchSeconds
-		if pl := p.Plan(); pl.Seconds > (1+tolerance)*want+contention*gather {
-			t.Errorf("%d³ on %d members: %.1f µs, want at most %.1f µs", n, members, 1e6*pl.Seconds, 1e6*want)
+		if d := p.Divide(); d.Seconds > (1+tolerance)*want+contention*gather {
+			t.Errorf("%d³ on %d members: %.1f µs, want at most %.1f µs", n, members, 1e6*d.Seconds, 1e6*want)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func TestGatherFirst(t *testing.T) {
 func TestRounds(t *testing.T) {
 	for n, want := range map[int]float64{2048: 1, 2432: 1. / 2, 4096: 2. / 4, 4352: 3. / 5} {
 		p := square(t, n, 2, Rows, OnEach, Rows) // in tiles of 128×256
-		if got := p.Plan().Seconds; math.Abs(got-(want*p.Seconds+launchSeconds)) > 1e-12 {
+		if got := p.Divide().Seconds; math.Abs(got-(want*p.Seconds+launchSeconds)) > 1e-12 {
 			t.Errorf("%d³: %.2f µs, want %.2f of %.2f µs and a launch", n, 1e6*got, want, 1e6*p.Seconds)
 		}
 	}
@@ -280,21 +280,21 @@ func TestRepeats(t *testing.T) {
 	repeated := 0
 	for range 200 {
 		p := square(t, 1+rng.IntN(6000), 2+rng.IntN(7), OnEach, OnEach, OnEach)
-		pl := p.Plan()
-		if !pl.repeats() {
+		d := p.Divide()
+		if !d.repeats() {
 			continue
 		}
 		repeated++
-		p.Pick = func(all []Plan) int {
+		p.Pick = func(all []Division) int {
 			for i := range all {
-				if !all[i].repeats() && all[i].Seconds < pl.Seconds {
-					t.Errorf("%d³: each member computes all in %.1f µs, want %.1f µs: %v", p.N, 1e6*pl.Seconds, 1e6*all[i].Seconds,
+				if !all[i].repeats() && all[i].Seconds < d.Seconds {
+					t.Errorf("%d³: each member computes all in %.1f µs, want %.1f µs: %v", p.N, 1e6*d.Seconds, 1e6*all[i].Seconds,
 						all[i].Shares)
 				}
 			}
 			return 0
 		}
-		p.Plan()
+		p.Divide()
 	}
 	if repeated == 0 {
 		t.Error("no product is computed by each member")
@@ -329,7 +329,7 @@ func TestPanelSize(t *testing.T) {
 		if c.groups > 0 {
 			problem.Batch = gemm.Batch{Kind: gemm.Grouped, Count: c.groups}
 		}
-		p := &Product{Problem: problem, PanelBytes: c.panelBytes, AtOnce: c.atOnce}
+		p := &Job{Problem: problem, PanelBytes: c.panelBytes, AtOnce: c.atOnce}
 		if got := p.panelSize(c.operand, unit, c.across, c.rounds); got != c.want {
 			t.Errorf("%+v: %d rows or columns", c, got)
 		}

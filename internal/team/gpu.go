@@ -21,7 +21,7 @@ type gpuStore struct {
 	copies  device.Stream
 }
 
-func openGPU(d backend.Device) (store, error) {
+func openGPU(d backend.DeviceName) (store, error) {
 	b, release, err := gpu.Open(d)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *gpuStore) close() error {
 // align is the alignment of all memory of a device.
 const align = 256
 
-func (s *gpuStore) plan(_ context.Context, p *Product, choice *backend.Choice) (job, error) {
+func (s *gpuStore) plan(_ context.Context, p *Job, choice *backend.Choice) (planned, error) {
 	opt := gpu.Options(p.Kernel)
 	opt.KeepLayout = true
 	for o := range opt.Align {

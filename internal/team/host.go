@@ -19,7 +19,7 @@ import (
 type hostStore struct{}
 
 // checkCPU refuses devices that are neither a CPU nor a single GPU.
-func checkCPU(d backend.Device) error {
+func checkCPU(d backend.DeviceName) error {
 	if d.Kind != backend.CPU {
 		return fmt.Errorf("%w: device %v for a rank (want auto, cpu, gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported, d)
 	}
@@ -62,8 +62,8 @@ func (hostStore) weight() float64                { return 1 }
 func (hostStore) cuda() *cuda.GPU                { return nil }
 func (hostStore) close() error                   { return nil }
 
-func (hostStore) plan(ctx context.Context, p *Product, choice *backend.Choice) (job, error) {
-	pl, err := dispatch.New(ctx, dispatch.Request{Problem: p.Problem, Device: backend.Device{Kind: backend.CPU},
+func (hostStore) plan(ctx context.Context, p *Job, choice *backend.Choice) (planned, error) {
+	pl, err := dispatch.New(ctx, dispatch.Request{Problem: p.Problem, Device: backend.DeviceName{Kind: backend.CPU},
 		Kernel: p.Kernel, Choice: choice, Threads: p.Threads})
 	if err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func TestNCCLTransport(t *testing.T) {
 			want := ref.Gemm(&x.Problem, x.memory)
 			for pick := range 3 {
 				for _, team := range all {
-					team.pick = func(plans []split.Plan) int { return pick * 5 % len(plans) }
+					team.pick = func(plans []split.Division) int { return pick * 5 % len(plans) }
 					clear(team.divisions)
 				}
 				if err := want.Exactly(x.compute(t, all)); err != nil {

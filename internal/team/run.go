@@ -22,7 +22,7 @@ type execution struct {
 }
 
 // run computes this rank's share of a product.
-func (t *Team) run(ctx context.Context, p *Product, v *division) error {
+func (t *Team) run(ctx context.Context, p *Job, v *division) error {
 	x := &execution{Team: t, division: v, rank: t.group.Rank()}
 	err := x.reserve(ctx, p)
 	if err == nil {
@@ -39,7 +39,7 @@ func (t *Team) run(ctx context.Context, p *Product, v *division) error {
 }
 
 // reserve allocates the memory for gathered operands and for the tasks, and copies vectors there.
-func (x *execution) reserve(ctx context.Context, p *Product) (err error) {
+func (x *execution) reserve(ctx context.Context, p *Job) (err error) {
 	alloc := func(to *block, n int) {
 		if err != nil || n == 0 {
 			return

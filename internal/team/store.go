@@ -32,7 +32,7 @@ type store interface {
 	sync(ctx context.Context) error
 
 	// plan plans a whole product, with the choice of another rank unless it is nil.
-	plan(ctx context.Context, p *Product, choice *backend.Choice) (job, error)
+	plan(ctx context.Context, p *Job, choice *backend.Choice) (planned, error)
 
 	weight() float64 // a number in proportion to the rate
 	cuda() *cuda.GPU // the GPU, or nil if there is none
@@ -89,8 +89,8 @@ func (p part) pieces(n int, f func(part) error) error {
 	return nil
 }
 
-// job is a planned product as a whole.
-type job interface {
+// planned is a planned product as a whole.
+type planned interface {
 	choice() backend.Choice
 	// order describes the order of the sums. It is empty if only the whole product has its bits.
 	order() string
@@ -113,7 +113,7 @@ type task interface {
 	run(ctx context.Context, operands *[gemm.Operands]block, scratch block) error
 }
 
-func openStore(d backend.Device) (store, error) {
+func openStore(d backend.DeviceName) (store, error) {
 	if d.IsGPU() {
 		return openGPU(d)
 	}

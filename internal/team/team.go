@@ -29,7 +29,7 @@ import (
 // ranks must call those that communicate in the same order.
 type Team struct {
 	group     *ranks.Group
-	name      backend.Device
+	name      backend.DeviceName
 	store     store
 	transport transport
 	weights   []float64 // rates of the ranks, to divide matrices
@@ -37,7 +37,7 @@ type Team struct {
 	// unit is the number of rows or columns at whose multiples large matrices are divided, and
 	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
 	unit, panelBytes int
-	pick             func([]split.Plan) int
+	pick             func([]split.Division) int
 	drainTimeout     time.Duration // limits drain; tests make it shorter
 
 	mu     sync.Mutex // during each use
@@ -116,7 +116,7 @@ func (t *Team) open(parent context.Context, name string) (err error) {
 // DeviceOf returns the device with a name for a rank, whose number on its host is local. "gpu" is
 // the GPU with this number, modulo the number of GPUs that the process sees, and "auto" is that GPU
 // or, if there is none, the CPU.
-func DeviceOf(name string, local int) (backend.Device, error) {
+func DeviceOf(name string, local int) (backend.DeviceName, error) {
 	d, err := backend.ParseDevice(name)
 	if err != nil || d.Kind != backend.Auto && name != backend.GPU.String() {
 		return d, err
@@ -124,9 +124,9 @@ func DeviceOf(name string, local int) (backend.Device, error) {
 	gpus, _ := cuda.List() // without GPUs, opening one is an error
 	switch {
 	case len(gpus) > 0:
-		return backend.Device{Kind: backend.GPU, Index: local % len(gpus)}, nil
+		return backend.DeviceName{Kind: backend.GPU, Index: local % len(gpus)}, nil
 	case d.Kind == backend.Auto:
-		return backend.Device{Kind: backend.CPU}, nil
+		return backend.DeviceName{Kind: backend.CPU}, nil
 	}
 	return d, nil
 }

@@ -162,8 +162,8 @@ func square(t testing.TB, n int) *example {
 }
 
 // matrices makes the matrices of the product on a team, with this rank's parts of x.
-func (x *example) matrices(ctx context.Context, t *Team) (p *Product, err error) {
-	p = &Product{Problem: x.Problem}
+func (x *example) matrices(ctx context.Context, t *Team) (p *Job, err error) {
+	p = &Job{Problem: x.Problem}
 	for o := range gemm.Operands {
 		if !x.Uses(o) {
 			continue
@@ -192,7 +192,7 @@ func (x *example) matrices(ctx context.Context, t *Team) (p *Product, err error)
 }
 
 // result copies this rank's part of C into whole, which has the layout of C.
-func (x *example) result(ctx context.Context, p *Product, whole []byte) error {
+func (x *example) result(ctx context.Context, p *Job, whole []byte) error {
 	m := p.Operands[gemm.C].On
 	at, l := m.Memory.own(), *x.C()
 	if at.Empty() {
@@ -256,7 +256,7 @@ func TestGemm(t *testing.T) {
 				want := ref.Gemm(&x.Problem, x.memory)
 				for pick := range 3 + rng.IntN(3) {
 					for _, team := range all {
-						team.pick = func(plans []split.Plan) int { return pick * 7 % len(plans) }
+						team.pick = func(plans []split.Division) int { return pick * 7 % len(plans) }
 						clear(team.divisions)
 					}
 					c := x.compute(t, all)
@@ -343,7 +343,7 @@ func TestHang(t *testing.T) {
 	cancelled := 0
 	for n, failed := 1, "yes"; failed != ""; n++ {
 		var below [3]*faulty.Device
-		restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
+		restore := gpu.Substitute(func(d backend.DeviceName) (device.Device, error) {
 			inner, err := emu.Open(emu.Options{Seed: uint64(n + d.Index)})
 			below[d.Index] = faulty.New(inner)
 			return below[d.Index], err

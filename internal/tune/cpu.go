@@ -58,7 +58,7 @@ func (l *cpuLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, 
 
 func (l *cpuLab) plan(ctx context.Context, p *gemm.Problem, c backend.Choice) (*dispatch.Plan, error) {
 	return dispatch.New(ctx, dispatch.Request{
-		Problem: *p, Device: backend.Device{Kind: backend.CPU}, Threads: l.options.Threads, Choice: &c,
+		Problem: *p, Device: backend.DeviceName{Kind: backend.CPU}, Threads: l.options.Threads, Choice: &c,
 	})
 }
 

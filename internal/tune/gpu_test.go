@@ -53,7 +53,7 @@ func newSimulatedGPU(t *testing.T) *simulatedGPU {
 		fail: func(string, string) error { return nil },
 	}
 	d.info.Name, d.info.Emulated = "simulated GPU", false
-	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return d, nil })
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)
@@ -145,19 +145,19 @@ func fastTiled8(kernel string, block device.Dim3) time.Duration {
 }
 
 var (
-	gpu0 = backend.Device{Kind: backend.GPU}
+	gpu0 = backend.DeviceName{Kind: backend.GPU}
 	form = tuned.Form{M: 24, N: 20, K: 17, In: dtype.F32, Out: dtype.F32}
 )
 
 // quickOptions returns options for a short test, and the messages of Run.
-func quickOptions(d backend.Device) (Options, *[]string) {
+func quickOptions(d backend.DeviceName) (Options, *[]string) {
 	var notes []string
 	note := func(s string) { notes = append(notes, s) }
 	return Options{Device: d, Time: 100 * time.Millisecond, Seed: 3, Note: note, Warn: note}, &notes
 }
 
 // planned returns the kernel that is chosen for a product, and the reason.
-func planned(t *testing.T, d backend.Device, f tuned.Form) string {
+func planned(t *testing.T, d backend.DeviceName, f tuned.Form) string {
 	t.Helper()
 	p, err := f.Problem()
 	if err != nil {
@@ -254,16 +254,16 @@ func TestGPUFaults(t *testing.T) {
 // TestErrors checks the errors of Run for wrong options.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
-		device  backend.Device
+		device  backend.DeviceName
 		form    tuned.Form
 		threads int
 		want    error
 		text    string
 	}{
-		{backend.Device{Kind: backend.Emulator}, form, 0, gemm.ErrUnsupported, "an emulated GPU has no times"},
-		{backend.Device{}, form, 0, gemm.ErrUnsupported, "want a certain device"},
-		{backend.Device{Kind: backend.CPU}, form, -1, gemm.ErrUnsupported, "-1 threads"},
-		{backend.Device{Kind: backend.CPU}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape,
+		{backend.DeviceName{Kind: backend.Emulator}, form, 0, gemm.ErrUnsupported, "an emulated GPU has no times"},
+		{backend.DeviceName{}, form, 0, gemm.ErrUnsupported, "want a certain device"},
+		{backend.DeviceName{Kind: backend.CPU}, form, -1, gemm.ErrUnsupported, "-1 threads"},
+		{backend.DeviceName{Kind: backend.CPU}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape,
 			"nothing to tune in 1x0x1 float32"},
 	} {
 		_, err := Run(t.Context(), []tuned.Form{c.form}, Options{Device: c.device, Threads: c.threads})

@@ -29,7 +29,7 @@ import (
 
 // Options control tuning. The zero value tunes for the CPU.
 type Options struct {
-	Device  backend.Device
+	Device  backend.DeviceName
 	Threads int           // maximum number of threads on the CPU; 0 is all cores
 	Time    time.Duration // approximate time to measure a product; 0 is 10 s
 	Seed    uint64        // seed of the operands' values

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	cpuDevice = backend.Device{Kind: backend.CPU}
+	cpuDevice = backend.DeviceName{Kind: backend.CPU}
 	small     = []tuned.Form{
 		{M: 40, N: 50, K: 300, In: dtype.F32, Out: dtype.F32},
 		{M: 30, N: 30, K: 30, In: dtype.F64, Out: dtype.F64, TransA: true, TransB: true},

@@ -70,7 +70,7 @@ func (p Types) String() string {
 
 // Machine gives a chooser access to the CPU and the GPU.
 type Machine struct {
-	GPU backend.Device
+	GPU backend.DeviceName
 	// Present returns an error if there is no GPU, without starting to use it.
 	Present func() error
 	// Identify starts the driver and identifies the GPU. Open opens the GPU for products.
@@ -79,7 +79,7 @@ type Machine struct {
 	// IsOpen reports whether the process uses the GPU already.
 	IsOpen func() bool
 	// Trial returns a function that times square products on d.
-	Trial func(d backend.Device, types Types, threads int) Trial
+	Trial func(d backend.DeviceName, types Types, threads int) Trial
 }
 
 // NewChooser returns a chooser that keeps its measurements in a cache.
@@ -102,12 +102,12 @@ const (
 // Decision is an automatic choice of a device, and its reason. The zero value is no decision.
 // String formats the reason.
 type Decision struct {
-	Device backend.Device
+	Device backend.DeviceName
 	Reason
-	gpu         backend.Device // the candidate GPU
-	here, there float64        // predicted seconds on the CPU and on the GPU
-	start       float64        // seconds to start using the GPU; 0 if that does not count
-	bytes       float64        // size of the matrices
+	gpu         backend.DeviceName // the candidate GPU
+	here, there float64            // predicted seconds on the CPU and on the GPU
+	start       float64            // seconds to start using the GPU; 0 if that does not count
+	bytes       float64            // size of the matrices
 	crossover   string
 	Err         error // why there is no GPU, or no measurement
 	Refused     error // why the GPU cannot compute it after all

@@ -46,7 +46,7 @@ func newMachine() *fakeMachine {
 const crossing = 195 // the n of the crossover
 
 func (m *fakeMachine) chooser(c *cache.Cache) *Chooser {
-	trial := func(d backend.Device, types Types, _ int) Trial {
+	trial := func(d backend.DeviceName, types Types, _ int) Trial {
 		return func(ctx context.Context, n int) (time.Duration, error) {
 			if err := ctx.Err(); err != nil {
 				return 0, err
@@ -61,7 +61,7 @@ func (m *fakeMachine) chooser(c *cache.Cache) *Chooser {
 		}
 	}
 	ch := NewChooser(Machine{
-		GPU: backend.Device{Kind: backend.Emulator}, Present: func() error { return m.present }, Trial: trial,
+		GPU: backend.DeviceName{Kind: backend.Emulator}, Present: func() error { return m.present }, Trial: trial,
 		Identify: func() (Identity, error) {
 			m.opened.Add(1)
 			return Identity{"a GPU", m.memory}, m.identify
@@ -80,7 +80,7 @@ type question struct {
 }
 
 // chosen returns the device that the chooser selects, and the reason.
-func chosen(c *Chooser, r question) (backend.Device, string) {
+func chosen(c *Chooser, r question) (backend.DeviceName, string) {
 	var made Decision
 	c.Choose(context.Background(), &r.Problem, r.Threads, r.Once, &made)
 	return made.Device, made.String()
@@ -164,7 +164,7 @@ func TestChoose(t *testing.T) {
 func TestCrossover(t *testing.T) {
 	m := newMachine()
 	float32s := Types{dtype.F32, dtype.F32}
-	here, err := measureCPU(t.Context(), m.chooser(nil).Trial(backend.Device{Kind: backend.CPU}, float32s, 1))
+	here, err := measureCPU(t.Context(), m.chooser(nil).Trial(backend.DeviceName{Kind: backend.CPU}, float32s, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestMeasure(t *testing.T) {
 		m := newMachine()
 		m.flops = speed
 		var spent time.Duration
-		try := m.chooser(nil).Trial(backend.Device{Kind: backend.CPU}, Types{dtype.F32, dtype.F32}, 1)
+		try := m.chooser(nil).Trial(backend.DeviceName{Kind: backend.CPU}, Types{dtype.F32, dtype.F32}, 1)
 		c, err := measureCPU(t.Context(), func(_ context.Context, n int) (time.Duration, error) {
 			took, err := try(t.Context(), n)
 			spent += took
@@ -279,7 +279,7 @@ func TestMeasure(t *testing.T) {
 	for _, want := range []gpuTime{newMachine().gpu, {1e-5, 0, 1e-14}, {1e-3, 1e-9, 1e-12}, {1e-4, 1e-12, 1e-10}} {
 		m := newMachine()
 		m.gpu = want
-		trial := m.chooser(nil).Trial(backend.Device{Kind: backend.Emulator}, Types{dtype.BF16, dtype.F32}, 1)
+		trial := m.chooser(nil).Trial(backend.DeviceName{Kind: backend.Emulator}, Types{dtype.BF16, dtype.F32}, 1)
 		got, err := measureGPU(t.Context(), trial)
 		if err != nil || !got.valid() {
 			t.Fatalf("%v, %v", got, err)

@@ -26,7 +26,7 @@ func (c *Chooser) cpuTimes(ctx context.Context, u kind) (cpuTimes, error) {
 	}
 	key := fmt.Sprintf("cpu, %s, %v, %d threads", machine(), u.types, u.threads)
 	times, err := recall(c.cache, key, cpuTimes.valid, func() (cpuTimes, error) {
-		return measureCPU(ctx, c.Trial(backend.Device{Kind: backend.CPU}, u.types, u.threads))
+		return measureCPU(ctx, c.Trial(backend.DeviceName{Kind: backend.CPU}, u.types, u.threads))
 	})
 	if err == nil {
 		c.cpus[u] = times

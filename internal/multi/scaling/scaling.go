@@ -44,14 +44,14 @@ type Grid struct{ Rows, Cols int }
 // String returns a string of the form "4×2".
 func (g Grid) String() string { return fmt.Sprintf("%d×%d", g.Rows, g.Cols) }
 
-// Product is a product of row-major matrices.
-type Product struct {
+// Workload is a product of row-major matrices.
+type Workload struct {
 	Type    dtype.Type
 	M, N, K int
 }
 
 // result returns the element type of C.
-func (p Product) result() dtype.Type { return p.Type.Info().Results[0] }
+func (p Workload) result() dtype.Type { return p.Type.Info().Results[0] }
 
 // Estimate is the predicted time of a product on a cluster. Times are in seconds, because those of
 // very large products exceed a [time.Duration].
@@ -76,7 +76,7 @@ func (e *Estimate) Efficiency() float64 {
 
 // Predict returns the estimate of the fastest grid. The error is ErrUnsupported if no kernel
 // computes the product, or if there are fewer rows and columns than GPUs.
-func Predict(p Product, c *Cluster) (Estimate, error) {
+func Predict(p Workload, c *Cluster) (Estimate, error) {
 	if len(p.Type.Info().Results) == 0 {
 		return Estimate{}, fmt.Errorf("%w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, p.Type)
 	}
@@ -126,7 +126,7 @@ func grids(n int) (all []Grid) {
 }
 
 // on returns the predicted time of the product on one GPU in seconds.
-func (p Product) on(m *model.Model) (float64, error) {
+func (p Workload) on(m *model.Model) (float64, error) {
 	problem, _, err := gemm.New(1, gemm.Dense(p.Type, p.M, p.K), gemm.Dense(p.Type, p.K, p.N), 0,
 		gemm.Dense(p.result(), p.M, p.N), gemm.Epilogue{})
 	if err != nil {
@@ -164,7 +164,7 @@ type piece struct {
 // simulate predicts the time of the kernels and copies of one GPU. part is the product that it
 // computes. The GPU fetches pieces one after the other, and computes each pair of a piece of A and
 // one of B as soon as it has both.
-func (e *Estimate) simulate(part Product, c *Cluster) {
+func (e *Estimate) simulate(part Workload, c *Cluster) {
 	size := float64(part.Type.Size())
 	bytesA, bytesB := float64(part.M)*float64(part.K)*size, float64(part.K)*float64(part.N)*size
 	a := pieces(true, bytesA, e.Grid.Cols, e.Host.Cols, e.Pieces)
@@ -228,14 +228,14 @@ func Smallest(t dtype.Type, c *Cluster, efficiency float64, unit, most int) (siz
 			return 0, e, fmt.Errorf("%w: an efficiency of %v %% on %d GPUs with up to %d rows", gemm.ErrUnsupported,
 				100*efficiency, c.Size(), most)
 		}
-		e, err = Predict(Product{t, size, size, size}, c)
+		e, err = Predict(Workload{t, size, size, size}, c)
 		if err != nil || e.Efficiency() >= efficiency {
 			break
 		}
 	}
 	for err == nil && size > unit {
 		next := size - unit
-		smaller, err := Predict(Product{t, next, next, next}, c)
+		smaller, err := Predict(Workload{t, next, next, next}, c)
 		if err != nil || smaller.Efficiency() < efficiency {
 			return size, e, err
 		}

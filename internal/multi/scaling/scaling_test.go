@@ -21,7 +21,7 @@ func cluster(t *testing.T, hosts, gpus int) *Cluster {
 	return &Cluster{GPU: m, Hosts: hosts, GPUs: gpus, Peer: m.PeerBandwidth, Network: NetworkRate}
 }
 
-func predict(t *testing.T, p Product, c *Cluster) Estimate {
+func predict(t *testing.T, p Workload, c *Cluster) Estimate {
 	t.Helper()
 	e, err := Predict(p, c)
 	if err != nil {
@@ -32,7 +32,7 @@ func predict(t *testing.T, p Product, c *Cluster) Estimate {
 
 // TestBytes compares the bytes that a GPU receives with those that it needs and does not hold.
 func TestBytes(t *testing.T) {
-	p := Product{dtype.BF16, 24576, 12288, 8192}
+	p := Workload{dtype.BF16, 24576, 12288, 8192}
 	for _, size := range [][2]int{{1, 1}, {1, 2}, {1, 3}, {1, 8}, {2, 4}, {3, 2}, {16, 8}} {
 		c := cluster(t, size[0], size[1])
 		e := predict(t, p, c)
@@ -69,14 +69,14 @@ func TestDivision(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, gpus := range []int{2, 4, 8, 16, 64} {
-		e := predict(t, Product{dtype.BF16, n, n, n}, cluster(t, 1, gpus))
-		p := split.Product{Problem: problem, Weights: slices.Repeat([]float64{1}, gpus), UnitM: 128, UnitN: 128,
+		e := predict(t, Workload{dtype.BF16, n, n, n}, cluster(t, 1, gpus))
+		p := split.Job{Problem: problem, Weights: slices.Repeat([]float64{1}, gpus), UnitM: 128, UnitN: 128,
 			Grain: 1, AtOnce: 132, Seconds: e.Single, Rate: cluster(t, 1, gpus).Peer, PanelBytes: 256 << 20}
 		for o, by := range []split.By{gemm.A: split.Rows, gemm.B: split.Columns, gemm.C: split.Rows} {
 			m := split.New(by, n, n, p.Weights, 128)
 			p.Places[o].Matrix = &m
 		}
-		pl := p.Plan()
+		pl := p.Divide()
 		received := 0
 		pl.Copies(func(c split.Copy) {
 			if c.To == 0 && c.From != 0 && c.Operand != gemm.C {
@@ -98,7 +98,7 @@ func TestBounds(t *testing.T) {
 		for _, size := range [][2]int{{1, 1}, {1, 4}, {2, 8}, {8, 8}} {
 			for _, kind := range []dtype.Type{dtype.F32, dtype.F64, dtype.BF16} {
 				c := cluster(t, size[0], size[1])
-				p := Product{kind, n, n, n}
+				p := Workload{kind, n, n, n}
 				e := predict(t, p, c)
 				launches := launch * 4 * mostPieces * mostPieces
 				if e.Compute <= 0 || e.Total < (1-1e-12)*max(e.Compute, e.Gather) || e.Total > e.Gather+e.Compute+launches {
@@ -124,7 +124,7 @@ func TestGatherFirst(t *testing.T) {
 	c := cluster(t, 1, 2)
 	c.Peer = 266e9
 	const n = 32768
-	e := predict(t, Product{dtype.BF16, n, n, n}, c)
+	e := predict(t, Workload{dtype.BF16, n, n, n}, c)
 	if rate := 2 * math.Pow(n, 3) / (e.Gather + e.Compute) / 1e12; math.Abs(rate/1271-1) > 0.1 {
 		t.Errorf("%.0f TFLOP/s predicted, 1271 measured", rate)
 	}
@@ -138,7 +138,7 @@ func TestSmallest(t *testing.T) {
 		if err != nil || e.Efficiency() < 0.85 {
 			t.Errorf("%d hosts: size %d, efficiency %.3f, error %v", hosts, n, e.Efficiency(), err)
 		}
-		if below := predict(t, Product{dtype.F32, n - 1024, n - 1024, n - 1024}, c); below.Efficiency() >= 0.85 {
+		if below := predict(t, Workload{dtype.F32, n - 1024, n - 1024, n - 1024}, c); below.Efficiency() >= 0.85 {
 			t.Errorf("%d hosts: size %d has efficiency %.3f", hosts, n-1024, below.Efficiency())
 		}
 	}
@@ -149,13 +149,13 @@ func TestSmallest(t *testing.T) {
 
 // TestTooFewRows checks the error of a C with fewer elements than GPUs in each grid.
 func TestTooFewRows(t *testing.T) {
-	if _, err := Predict(Product{dtype.F32, 2, 3, 1024}, cluster(t, 1, 8)); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := Predict(Workload{dtype.F32, 2, 3, 1024}, cluster(t, 1, 8)); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("error %v, want ErrUnsupported", err)
 	}
 }
 
 func TestNoProduct(t *testing.T) {
-	if _, err := Predict(Product{dtype.I32, 1024, 1024, 1024}, cluster(t, 1, 2)); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := Predict(Workload{dtype.I32, 1024, 1024, 1024}, cluster(t, 1, 2)); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("int32: error %v, want ErrUnsupported", err)
 	}
 }

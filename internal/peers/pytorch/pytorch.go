@@ -213,9 +213,9 @@ func (r *Runner) Close() (err error) {
 	return err
 }
 
-// Product is a product whose operands, random numbers between -1 and 1 without space between their
+// Prepared is a product whose operands, random numbers between -1 and 1 without space between their
 // rows, are on the devices.
-type Product struct {
+type Prepared struct {
 	runner *Runner
 	number int
 }
@@ -226,7 +226,7 @@ var types = map[dtype.Type]string{dtype.F32: "float32", dtype.F64: "float64", dt
 
 // Prepare allocates the operands of p. The error wraps ErrUnsupported for products other than plain
 // ones.
-func (r *Runner) Prepare(ctx context.Context, way Way, p *gemm.Problem, seed uint64) (*Product, error) {
+func (r *Runner) Prepare(ctx context.Context, way Way, p *gemm.Problem, seed uint64) (*Prepared, error) {
 	name, ok := types[p.In()]
 	switch {
 	case !ok || p.Out() != p.In() || p.Precision != gemm.Native:
@@ -240,12 +240,12 @@ func (r *Runner) Prepare(ctx context.Context, way Way, p *gemm.Problem, seed uin
 		"trans_a": p.A().Trans, "trans_b": p.B().Trans, "seed": seed}, &struct{}{}); err != nil {
 		return nil, err
 	}
-	return &Product{r, r.prepared}, nil
+	return &Prepared{r, r.prepared}, nil
 }
 
 // Run computes the product n times, and returns the time from the start of all processes until the
 // last one has finished.
-func (p *Product) Run(ctx context.Context, n int) (time.Duration, error) {
+func (p *Prepared) Run(ctx context.Context, n int) (time.Duration, error) {
 	var answer struct{ Seconds float64 }
 	if err := p.runner.ask(ctx, map[string]any{"run": p.number, "products": n}, &answer); err != nil {
 		return 0, err
@@ -258,7 +258,7 @@ func (p *Product) Run(ctx context.Context, n int) (time.Duration, error) {
 
 // Check computes the product, and compares some rows of C with float64 sums. It returns the largest
 // error divided by its bound.
-func (p *Product) Check(ctx context.Context) (ratio float64, err error) {
+func (p *Prepared) Check(ctx context.Context) (ratio float64, err error) {
 	var answer struct{ Error *float64 }
 	if err := p.runner.ask(ctx, map[string]any{"check": p.number}, &answer); err != nil {
 		return 0, err
@@ -270,7 +270,7 @@ func (p *Product) Check(ctx context.Context) (ratio float64, err error) {
 }
 
 // Close frees the operands.
-func (p *Product) Close() error {
+func (p *Prepared) Close() error {
 	if p.runner.failed != nil {
 		return nil // the program has ended
 	}

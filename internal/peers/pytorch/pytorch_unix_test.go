@@ -314,7 +314,7 @@ func TestPyTorch(t *testing.T) {
 		if ratio, err := x.Check(t.Context()); err != nil || ratio > 1 {
 			t.Errorf("1×1×1: error / bound %v, %v", ratio, err)
 		}
-		unknown := Product{r, 1000}
+		unknown := Prepared{r, 1000}
 		if _, err := unknown.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "KeyError") {
 			t.Errorf("a product that was not prepared: error %v", err)
 		}

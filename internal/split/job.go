@@ -17,36 +17,36 @@ type Place struct {
 	Step     Step // of a batch, whose first matrix is at the row and column
 }
 
-// Product is a product of divided matrices. Each member computes some rows and columns of C. Each
+// Job is a product of divided matrices. Each member computes some rows and columns of C. Each
 // element of C is summed over K by one member.
-type Product struct {
+type Job struct {
 	gemm.Problem
 	Places  [gemm.Operands]Place // of the operands that the problem uses
 	Weights []float64            // of the members, in proportion to their rates
-	// UnitM and UnitN are the rows and columns at whose multiples the kernel's tiles begin. They are
-	// multiples of Align and Grain.
+	// UnitM and UnitN are the rows and columns at whose multiples the kernel's tiles begin. They
+	// are multiples of Align and Grain.
 	UnitM, UnitN int
 	// Grain is the number of rows and columns at whose multiples C may be cut, where tiles are not
 	// cut: 1, Align if the vectors that a kernel loads must not change, or the side of a block that
 	// shares a scale.
 	Grain int
-	// AtOnce is the number of tiles that a member computes at once, one per SM unless blocks share a
-	// tile.
+	// AtOnce is the number of tiles that a member computes at once, one per SM unless blocks share
+	// a tile.
 	AtOnce int
 	// Seconds is the predicted time of the whole product on the first member, and Rate the rate in
 	// bytes per second at which each member receives copies while all do.
 	Seconds, Rate float64
-	// SecondsOf returns the predicted time of a part of C on the first member, in units of UnitM rows
-	// and UnitN columns. If it is nil, the time is in proportion to the rounds of tiles.
+	// SecondsOf returns the predicted time of a part of C on the first member, in units of UnitM
+	// rows and UnitN columns. If it is nil, the time is in proportion to the rounds of tiles.
 	SecondsOf func(rows, cols int) float64
 	// CallSeconds is the time in which the host that enqueues the work of all members enqueues a
 	// launch, a copy or an event. It is zero if each member has a host of its own.
 	CallSeconds float64
 	// PanelBytes limits the size of a panel. A panel has at least one tile.
 	PanelBytes int
-	// Pick returns the index of the plan to use. If it is nil, that is the one that is predicted to
-	// be the fastest. Tests set it.
-	Pick func([]Plan) int
+	// Pick returns the index of the division to use. If it is nil, that is the one that is
+	// predicted to be the fastest. Tests set it.
+	Pick func([]Division) int
 }
 
 // Align is the number of elements whose multiples in a row are aligned like the start of the row.
@@ -57,20 +57,20 @@ type Copy struct {
 	Operand  gemm.Operand
 	From, To int
 	Part     program.Rect
-	// At is the place of the part in the memory that holds gathered parts of the operand: Part itself,
-	// except for groups of rows, whose matrices may be closer to each other there.
+	// At is the place of the part in the memory that holds gathered parts of the operand: Part
+	// itself, except for groups of rows, whose matrices may be closer to each other there.
 	At program.Rect
 }
 
 // Panel is a part of C that a member computes in one launch.
 type Panel struct {
 	C program.Rect // rows and columns of C
-	// Held holds the part of each operand that is gathered for this panel, as it is in memory. Gather
-	// lists the copies.
+	// Held holds the part of each operand that is gathered for this panel, as it is in memory.
+	// Gather lists the copies.
 	Held   [gemm.Operands]program.Rect
 	Gather []Copy
-	// Scatter lists the copies of the panel to the members that store it, if they do not compute it.
-	// Their parts are in C's memory.
+	// Scatter lists the copies of the panel to the members that store it, if they do not compute
+	// it. Their parts are in C's memory.
 	Scatter []Copy
 }
 
@@ -85,10 +85,10 @@ type Share struct {
 }
 
 // Several reports whether several members compute parts of C.
-func (pl *Plan) Several() bool {
+func (d *Division) Several() bool {
 	n := 0
-	for i := range pl.Shares {
-		if !pl.Shares[i].C.Empty() {
+	for i := range d.Shares {
+		if !d.Shares[i].C.Empty() {
 			n++
 		}
 	}
@@ -104,7 +104,7 @@ func Remote(all []Copy) bool {
 const Slots = 2
 
 // reads reports whether the product reads an operand.
-func (p *Product) reads(o gemm.Operand) bool {
+func (p *Job) reads(o gemm.Operand) bool {
 	switch o {
 	case gemm.A, gemm.B:
 		return p.ReadsAB()
@@ -116,7 +116,7 @@ func (p *Product) reads(o gemm.Operand) bool {
 
 // Needs returns the part of operand o's matrix that belongs to a part of C. It is empty if the
 // product does not use o.
-func (p *Product) Needs(o gemm.Operand, c program.Rect) program.Rect {
+func (p *Job) Needs(o gemm.Operand, c program.Rect) program.Rect {
 	switch {
 	case !p.Uses(o):
 		return program.Rect{}
@@ -157,7 +157,7 @@ func (p *Product) Needs(o gemm.Operand, c program.Rect) program.Rect {
 
 // inPlace reports whether a member can use a part of an operand where it is stored: it has all of
 // it, and its address is aligned as well as that of the operand on a single member.
-func (p *Product) inPlace(o gemm.Operand, part program.Rect, member int) bool {
+func (p *Job) inPlace(o gemm.Operand, part program.Rect, member int) bool {
 	at := p.Places[o]
 	have := at.Matrix.Part(member)
 	if part.Empty() || o > gemm.Up {
@@ -179,7 +179,7 @@ func alignment(r program.Rect, row, col int) int {
 }
 
 // gather returns the copies that bring the part of an operand for a part of C to a member.
-func (p *Product) gather(o gemm.Operand, c program.Rect, member int) (all []Copy) {
+func (p *Job) gather(o gemm.Operand, c program.Rect, member int) (all []Copy) {
 	for i, part := range p.copied(o, c) {
 		moved := p.moved(o, c, i)
 		for _, piece := range p.Places[o].Matrix.Pieces(part, member) {
@@ -191,7 +191,7 @@ func (p *Product) gather(o gemm.Operand, c program.Rect, member int) (all []Copy
 
 // scatter returns the copies that bring a part of C from the member that computed it to all members
 // that store it. held reports whether the member computed it outside its own part.
-func (p *Product) scatter(c program.Rect, member int, held bool) (all []Copy) {
+func (p *Job) scatter(c program.Rect, member int, held bool) (all []Copy) {
 	for _, part := range p.copied(gemm.C, c) {
 		for _, piece := range p.Places[gemm.C].Matrix.Holds(part) {
 			if piece.Member != member || held {
@@ -204,7 +204,7 @@ func (p *Product) scatter(c program.Rect, member int, held bool) (all []Copy) {
 
 // shares returns the shares of members that compute the parts of a grid, in panels that take the
 // given number of rounds.
-func (p *Product) shares(grid []program.Rect, rounds int) []Share {
+func (p *Job) shares(grid []program.Rect, rounds int) []Share {
 	all := make([]Share, len(grid))
 	repeated := len(grid) > 1 && !grid[0].Empty() && grid[0] == grid[1] // each member computes all of C, for itself
 	for i, c := range grid {
@@ -234,7 +234,7 @@ func (s *Share) Gathers(f func([]Copy)) {
 }
 
 // share returns the share of a member that computes c, for itself alone if repeated is set.
-func (p *Product) share(c program.Rect, member int, repeated bool, rounds int) Share {
+func (p *Job) share(c program.Rect, member int, repeated bool, rounds int) Share {
 	s := Share{C: c}
 	var missing [gemm.Operands]program.Rect
 	for o := range gemm.Operands {
@@ -271,7 +271,7 @@ func (p *Product) share(c program.Rect, member int, repeated bool, rounds int) S
 // streamed returns a function that reports whether an operand is gathered in panels: A, or B with
 // Up, whichever the member lacks more of. The other one is gathered before the first panel, and so
 // are both of a batch. Of groups, only B is gathered in panels.
-func (p *Product) streamed(missing *[gemm.Operands]program.Rect) func(gemm.Operand) bool {
+func (p *Job) streamed(missing *[gemm.Operands]program.Rect) func(gemm.Operand) bool {
 	columns := missing[gemm.B].Len() + missing[gemm.Up].Len()
 	switch {
 	case missing[gemm.A].Len()+columns == 0 || p.batched():
@@ -285,7 +285,7 @@ func (p *Product) streamed(missing *[gemm.Operands]program.Rect) func(gemm.Opera
 // panels cuts a member's part of C into panels in the order in which their operands arrive: first
 // the panel that needs no copies, if there is one, and then those of the other members. A part that
 // no copies delay is one panel, or several if other members copy the result.
-func (p *Product) panels(c program.Rect, member int, streamed func(gemm.Operand) bool, scattered bool,
+func (p *Job) panels(c program.Rect, member int, streamed func(gemm.Operand) bool, scattered bool,
 	rounds int) (all []program.Rect) {
 	rows := func(s program.Span) program.Rect { return s.By(c.Cols) }
 	cols := func(s program.Span) program.Rect { return c.Rows.By(s) }
@@ -315,7 +315,7 @@ func (p *Product) panels(c program.Rect, member int, streamed func(gemm.Operand)
 // panelSize returns the rows or columns of C, multiples of unit, of a panel that a member computes
 // in the given number of rounds. across is the number of its tiles in the other direction, and o
 // the operand that is gathered for it, or C.
-func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
+func (p *Job) panelSize(o gemm.Operand, unit, across, rounds int) int {
 	each := float64(unit) * float64(p.K) * p.size(o) // bytes of a row or column of tiles
 	if o == gemm.B && p.Uses(gemm.Up) {
 		each *= 2
@@ -333,7 +333,7 @@ func (p *Product) panelSize(o gemm.Operand, unit, across, rounds int) int {
 // cuts cuts a range of rows or columns of C along the parts of streamed operand o, and each part
 // into panels of n. A range that is to be computed in all rounds is not cut if it has at most n. of
 // returns the part of C of a range. All cuts are multiples of Align and Grain from the start.
-func (p *Product) cuts(o gemm.Operand, whole program.Span, n, rounds, member int,
+func (p *Job) cuts(o gemm.Operand, whole program.Span, n, rounds, member int,
 	of func(program.Span) program.Rect) (all []program.Span) {
 	if rounds == allRounds && whole.Len() <= n {
 		return []program.Span{whole}
@@ -351,13 +351,13 @@ func (p *Product) cuts(o gemm.Operand, whole program.Span, n, rounds, member int
 }
 
 // size returns the bytes of an element of o.
-func (p *Product) size(o gemm.Operand) float64 {
+func (p *Job) size(o gemm.Operand) float64 {
 	return float64(p.Layout(o).Type.Bits()) / 8
 }
 
 // ends returns the ends of the parts of operand o, which is A, B or C, as rows or columns of C. It
 // is not ok if the members have copies, if the parts divide K or if C must not be divided there.
-func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
+func (p *Job) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 	if p.batched() {
 		ends, ok := p.productEnds(o)
 		return true, ends, ok
@@ -388,7 +388,7 @@ func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
 // parts divides a range of rows or columns of C along the member's own part of operand o: that part
 // first, then the rows or columns after it, and then those before it. So the members begin at
 // different ones.
-func (p *Product) parts(o gemm.Operand, whole program.Span, member int) (all []program.Span) {
+func (p *Job) parts(o gemm.Operand, whole program.Span, member int) (all []program.Span) {
 	_, ends, ok := p.ends(o)
 	if !ok {
 		return []program.Span{whole}

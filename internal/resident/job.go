@@ -17,8 +17,8 @@ import (
 	verifygpu "tilework/internal/verify/gpu"
 )
 
-// Product is a product and its operands.
-type Product struct {
+// Job is a product and its operands.
+type Job struct {
 	gemm.Problem      // complete
 	Swapped      bool // whether the problem is that of the transposes; see [gemm.Problem.Complete]
 	// Operands holds A, B and C, and the other operands that the problem reads, as the caller gives
@@ -51,7 +51,7 @@ func (x *Operand) inHostMemory() bool {
 //
 // Gemm waits only while operands in host memory are copied, for a product that is verified, which
 // may return ErrVerify, and on several GPUs for a vector that is a column there.
-func Gemm(ctx context.Context, p *Product) error {
+func Gemm(ctx context.Context, p *Job) error {
 	for o := range p.Operands {
 		switch x := &p.Operands[o]; {
 		case x.inHostMemory():
@@ -75,7 +75,7 @@ func Gemm(ctx context.Context, p *Product) error {
 
 // RunBreakdown computes the product n times, one directly after the other, and returns the
 // breakdown of the time of one on each GPU.
-func RunBreakdown(ctx context.Context, p *Product, n int) ([]timeline.Breakdown, error) {
+func RunBreakdown(ctx context.Context, p *Job, n int) ([]timeline.Breakdown, error) {
 	if err := p.c().there("C"); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func RunBreakdown(ctx context.Context, p *Product, n int) ([]timeline.Breakdown,
 }
 
 // timeline returns the timeline of a member, or nil.
-func (p *Product) timeline(member int) *timeline.Timeline {
+func (p *Job) timeline(member int) *timeline.Timeline {
 	if p.timelines == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (p *Product) timeline(member int) *timeline.Timeline {
 
 // enqueue enqueues a plan with the factors of the product, or runs and verifies it. See
 // [exec.Plan.EnqueueScaled].
-func (p *Product) enqueue(ctx context.Context, pl *exec.Plan, s device.Stream, scratch device.Ptr,
+func (p *Job) enqueue(ctx context.Context, pl *exec.Plan, s device.Stream, scratch device.Ptr,
 	m *kernel.Memory) error {
 	if p.Verify {
 		return verifygpu.RunVerified(ctx, pl.Scaled(p.Alpha, p.Beta).In(s, scratch), *m, p.Within)
@@ -123,13 +123,13 @@ func (p *Product) enqueue(ctx context.Context, pl *exec.Plan, s device.Stream, s
 }
 
 // c returns the matrix C.
-func (p *Product) c() Matrix { return p.Operands[gemm.C].On }
+func (p *Job) c() Matrix { return p.Operands[gemm.C].On }
 
 // device returns the device of C.
-func (p *Product) device() *Device { return p.Operands[gemm.C].On.Memory.device }
+func (p *Job) device() *GPUs { return p.Operands[gemm.C].On.Memory.device }
 
 // uploadAndRun computes the product with a copy of operand o, which is in host memory.
-func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
+func (p *Job) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 	if err := p.c().there("C"); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 
 // runWith computes the product with another matrix as operand o, and frees it: the device does so
 // after the product.
-func (p *Product) runWith(ctx context.Context, o gemm.Operand, on Matrix) error {
+func (p *Job) runWith(ctx context.Context, o gemm.Operand, on Matrix) error {
 	q := *p
 	q.Operands[o] = Operand{On: on}
 	if at := p.inProblem(o); at < gemm.Bias {
@@ -157,7 +157,7 @@ func (p *Product) runWith(ctx context.Context, o gemm.Operand, on Matrix) error 
 
 // straightenAndRun computes the product with a copy of vector o, which is a column on the device.
 // On several GPUs the copy goes through host memory.
-func (p *Product) straightenAndRun(ctx context.Context, o gemm.Operand) error {
+func (p *Job) straightenAndRun(ctx context.Context, o gemm.Operand) error {
 	if err := p.checkDevices(); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (p *Product) straightenAndRun(ctx context.Context, o gemm.Operand) error {
 
 // PlanOf returns the plan that Gemm would run. The division among several GPUs, in words, is empty
 // on a single one.
-func PlanOf(p *Product) (pl *exec.Plan, division string, err error) {
+func PlanOf(p *Job) (pl *exec.Plan, division string, err error) {
 	err = p.with(func(x planned) error {
 		pl = x.plan.Scaled(p.Alpha, p.Beta)
 		if x.division != nil {
@@ -204,7 +204,7 @@ type planned struct {
 }
 
 // operand returns operand o of the problem, which is that of the transposes if swapped is set.
-func (p *Product) operand(o gemm.Operand, swapped bool) *Operand {
+func (p *Job) operand(o gemm.Operand, swapped bool) *Operand {
 	if swapped {
 		o = o.Transposed()
 	}
@@ -212,7 +212,7 @@ func (p *Product) operand(o gemm.Operand, swapped bool) *Operand {
 }
 
 // inProblem returns the operand of the problem that is the caller's operand o.
-func (p *Product) inProblem(o gemm.Operand) gemm.Operand {
+func (p *Job) inProblem(o gemm.Operand) gemm.Operand {
 	if p.Swapped {
 		return o.Transposed()
 	}
@@ -220,7 +220,7 @@ func (p *Product) inProblem(o gemm.Operand) gemm.Operand {
 }
 
 // with plans the product and calls f with the plan. The operands stay allocated until f returns.
-func (p *Product) with(f func(planned) error) error {
+func (p *Job) with(f func(planned) error) error {
 	if err := p.checkDevices(); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (p *Product) with(f func(planned) error) error {
 
 // checkDevices returns an error unless all operands are on the device of C. Gemm copies those in
 // host memory there.
-func (p *Product) checkDevices() error {
+func (p *Job) checkDevices() error {
 	if err := p.c().there("C"); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (p *Product) checkDevices() error {
 
 // checkOverlap returns ErrOverlap if C shares memory with an operand that is read. For a batch, the
 // gaps between the matrices count as memory of the operand.
-func (p *Product) checkOverlap() error {
+func (p *Job) checkOverlap() error {
 	for o := range gemm.Operands {
 		if o == gemm.C || p.Operands[o].On.Memory != p.Operands[gemm.C].On.Memory {
 			continue
@@ -298,7 +298,7 @@ func (p *Product) checkOverlap() error {
 
 // span returns the memory of an operand of all products of a batch as one row, or the matrix itself
 // if all products share it. A complete problem has no rows that are too long.
-func (p *Product) span(o gemm.Operand) Matrix {
+func (p *Job) span(o gemm.Operand) Matrix {
 	m, at := p.Operands[o].On, p.inProblem(o)
 	if o > gemm.C || p.Batch.Stride[at] == 0 {
 		return m
@@ -318,7 +318,7 @@ type planKey struct {
 
 // plan returns the plan of a product on the first GPU, with unit factors. Planning takes longer
 // than launching, so plans are kept.
-func (d *Device) plan(p *gemm.Problem, m *kernel.Memory, name string) (*exec.Plan, error) {
+func (d *GPUs) plan(p *gemm.Problem, m *kernel.Memory, name string) (*exec.Plan, error) {
 	key := planKey{p.UnitFactors(), name, alignment(m), tuned.Changes()}
 	return d.plans.Get(key, func() (*exec.Plan, error) {
 		opt := gpu.Options(name)

@@ -12,12 +12,12 @@ import (
 	"tilework/internal/program"
 )
 
-// Plan is a planned product of divided matrices.
-type Plan struct {
+// Division is a planned product of divided matrices.
+type Division struct {
 	Shares  []Share // of each member; empty for one that computes nothing
 	Seconds float64 // predicted
-	// InOrder has each member copy and compute in one stream. Otherwise copies from other members are
-	// in a stream of their own and overlap with kernels, for which more events order the work.
+	// InOrder has each member copy and compute in one stream. Otherwise copies from other members
+	// are in a stream of their own and overlap with kernels, for which more events order the work.
 	InOrder bool
 	// Concurrent has one goroutine per member enqueue its work. Otherwise one enqueues all.
 	Concurrent bool
@@ -28,12 +28,12 @@ type Plan struct {
 // is not larger than the product allows.
 const allRounds = 0
 
-// Plan returns the fastest division of the product by prediction, or one that is about as fast and
-// copies less. Among the divisions are those that gather first and multiply then.
-func (p *Product) Plan() Plan {
-	var all []Plan
+// Divide returns the fastest division of the product by prediction, or one that is about as fast
+// and copies less. Among the divisions are those that gather first and multiply then.
+func (p *Job) Divide() Division {
+	var all []Division
 	add := func(grid []program.Rect, rounds int) (several bool) {
-		x := Plan{Shares: p.shares(grid, rounds), rounds: rounds}
+		x := Division{Shares: p.shares(grid, rounds), rounds: rounds}
 		all = append(all, p.bounded(x))
 		if p.CallSeconds > 0 && x.moves() {
 			x.InOrder = true
@@ -61,15 +61,15 @@ func (p *Product) Plan() Plan {
 		return all[p.Pick(all)]
 	}
 	near := p.near(all)
-	return slices.MinFunc(near, func(x, y Plan) int {
+	return slices.MinFunc(near, func(x, y Division) int {
 		return cmp.Or(cmp.Compare(p.remote(&x), p.remote(&y)), cmp.Compare(x.Seconds, y.Seconds))
 	})
 }
 
-// near returns the plans that are predicted to be the fastest, or about as fast. The times of all
-// are lower bounds. It predicts those of the plans that may be among the fastest.
-func (p *Product) near(all []Plan) []Plan {
-	slices.SortStableFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
+// near returns the divisions that are predicted to be the fastest, or about as fast. The times of
+// all are lower bounds. It predicts those of the divisions that may be among the fastest.
+func (p *Job) near(all []Division) []Division {
+	slices.SortStableFunc(all, func(x, y Division) int { return cmp.Compare(x.Seconds, y.Seconds) })
 	fastest := math.Inf(1)
 	for i := range all {
 		if all[i].Seconds > (1+tolerance)*fastest {
@@ -79,7 +79,7 @@ func (p *Product) near(all []Plan) []Plan {
 		p.predict(&all[i])
 		fastest = min(fastest, all[i].Seconds)
 	}
-	return slices.DeleteFunc(all, func(x Plan) bool {
+	return slices.DeleteFunc(all, func(x Division) bool {
 		return x.Seconds > (1+tolerance)*fastest || x.repeats() && x.Seconds > fastest
 	})
 }
@@ -89,13 +89,13 @@ func (p *Product) near(all []Plan) []Plan {
 const tolerance = 0.03
 
 // repeats reports whether each member computes all of C.
-func (pl *Plan) repeats() bool {
-	return len(pl.Shares) > 1 && !pl.Shares[0].C.Empty() && pl.Shares[0].C == pl.Shares[1].C
+func (d *Division) repeats() bool {
+	return len(d.Shares) > 1 && !d.Shares[0].C.Empty() && d.Shares[0].C == d.Shares[1].C
 }
 
 // remote returns the bytes that all members copy from others.
-func (p *Product) remote(pl *Plan) (bytes int) {
-	pl.Copies(func(c Copy) {
+func (p *Job) remote(d *Division) (bytes int) {
+	d.Copies(func(c Copy) {
 		if c.From != c.To {
 			bytes += p.Layout(c.Operand).Type.Bytes(c.Part.Len())
 		}
@@ -103,9 +103,9 @@ func (p *Product) remote(pl *Plan) (bytes int) {
 	return bytes
 }
 
-// bounded returns a plan with the time of the slowest member, or of the host to enqueue its copies
-// and launches alone. It is a lower bound of the plan's time.
-func (p *Product) bounded(x Plan) Plan {
+// bounded returns a division with the time of the slowest member, or of the host to enqueue its
+// copies and launches alone. It is a lower bound of the division's time.
+func (p *Job) bounded(x Division) Division {
 	calls := make([]int, len(x.Shares))
 	x.Copies(func(c Copy) { calls[c.To]++ })
 	for i := range x.Shares {
@@ -118,8 +118,9 @@ func (p *Product) bounded(x Plan) Plan {
 	return x
 }
 
-// predict completes the predicted time of a bounded plan by that of the host to enqueue all work.
-func (p *Product) predict(x *Plan) {
+// predict completes the predicted time of a bounded division by that of the host to enqueue all
+// work.
+func (p *Job) predict(x *Division) {
 	if p.CallSeconds == 0 {
 		return
 	}
@@ -138,7 +139,7 @@ const (
 // hostSeconds predicts the time in which the host makes the calls for each member: those of one
 // member after the other or, if it is faster, those of all members at the same time. It is zero if
 // each member has a host of its own.
-func (p *Product) hostSeconds(calls []int) (seconds float64, concurrent bool) {
+func (p *Job) hostSeconds(calls []int) (seconds float64, concurrent bool) {
 	if p.CallSeconds == 0 {
 		return 0, false
 	}
@@ -151,27 +152,27 @@ func (p *Product) hostSeconds(calls []int) (seconds float64, concurrent bool) {
 }
 
 // moves reports whether members copy from each other.
-func (pl *Plan) moves() (moves bool) {
-	pl.Copies(func(c Copy) { moves = moves || c.From != c.To })
+func (d *Division) moves() (moves bool) {
+	d.Copies(func(c Copy) { moves = moves || c.From != c.To })
 	return moves
 }
 
 // Smaller returns the same division with panels of at most the given size.
-func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
+func (p *Job) Smaller(d Division, panelBytes int) Division {
 	q := *p
 	q.PanelBytes = panelBytes
 	var grid []program.Rect
-	for i := range pl.Shares {
-		grid = append(grid, pl.Shares[i].C)
+	for i := range d.Shares {
+		grid = append(grid, d.Shares[i].C)
 	}
-	pl.Shares = q.shares(grid, pl.rounds)
-	return pl
+	d.Shares = q.shares(grid, d.rounds)
+	return d
 }
 
 // grids lists the divisions of C among the members that are worth considering: as C is stored, as A
 // or B is, evenly by rows, by columns and by both, and on one member. If each member stores C, each
 // may also compute all of it.
-func (p *Product) grids() (all [][]program.Rect) {
+func (p *Job) grids() (all [][]program.Rect) {
 	m, n := p.sides()
 	for _, o := range []gemm.Operand{gemm.C, gemm.A, gemm.B} {
 		if rows, ends, ok := p.ends(o); ok {
@@ -206,14 +207,14 @@ func (p *Product) grids() (all [][]program.Rect) {
 	return all
 }
 
-// LeastSeconds returns a time that no plan is predicted to go below in which all members compute,
-// the first for the given time.
-func (p *Product) LeastSeconds(computing float64) float64 {
+// LeastSeconds returns a time that no division is predicted to go below in which all members
+// compute, the first for the given time.
+func (p *Job) LeastSeconds(computing float64) float64 {
 	return max(computing+launchSeconds, productSeconds+float64(len(p.Weights))*p.CallSeconds)
 }
 
 // Fraction returns the part of the product that the first member computes if all take equally long.
-func (p *Product) Fraction() float64 {
+func (p *Job) Fraction() float64 {
 	sum := 0.
 	for _, w := range p.Weights {
 		sum += w
@@ -223,7 +224,7 @@ func (p *Product) Fraction() float64 {
 
 // EvenParts lists the parts of C that the first member computes if C is divided in proportion to
 // the weights: by rows, by columns and by both.
-func (p *Product) EvenParts() (all []program.Rect) {
+func (p *Job) EvenParts() (all []program.Rect) {
 	n, share := len(p.Weights), p.Fraction()
 	of := func(n int, share float64) program.Span {
 		return program.First(min(int(math.Ceil(share*float64(n))), n))
@@ -243,7 +244,7 @@ func (p *Product) EvenParts() (all []program.Rect) {
 
 // grid divides C by rows and columns, in proportion to the weights of the members. The members of a
 // row of the grid are consecutive, so that those that store rows of C compute parts of these rows.
-func (p *Product) grid(rows int) (grid []program.Rect) {
+func (p *Job) grid(rows int) (grid []program.Rect) {
 	n := len(p.Weights) / rows
 	sums := make([]float64, rows)
 	for i, w := range p.Weights {
@@ -263,7 +264,7 @@ func (p *Product) grid(rows int) (grid []program.Rect) {
 
 // addGrid adds the division of the rows or columns of C at ends, unless a cut is no multiple of the
 // grain. The last end is that of C.
-func (p *Product) addGrid(all [][]program.Rect, rows bool, ends []int) [][]program.Rect {
+func (p *Job) addGrid(all [][]program.Rect, rows bool, ends []int) [][]program.Rect {
 	height, width := p.sides()
 	n := width
 	if rows {
@@ -307,7 +308,7 @@ const (
 // seconds predicts the time of a share on its member. In order, nothing overlaps. Otherwise copies
 // before the first launch and after the last one are exposed, and copies in between if they take
 // longer than the kernels. Results are copied after all operands.
-func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
+func (p *Job) seconds(s *Share, member int, inOrder bool) float64 {
 	if s.C.Empty() {
 		return 0
 	}
@@ -343,13 +344,13 @@ func (p *Product) seconds(s *Share, member int, inOrder bool) float64 {
 }
 
 // whole returns all rows and columns of C.
-func (p *Product) whole() program.Rect {
+func (p *Job) whole() program.Rect {
 	rows, cols := p.sides()
 	return program.First(rows).By(program.First(cols))
 }
 
 // computing returns the time in which the first member computes a part of C.
-func (p *Product) computing(c program.Rect) float64 {
+func (p *Job) computing(c program.Rect) float64 {
 	if p.SecondsOf == nil {
 		return p.Seconds * float64(p.rounds(c)) / float64(p.rounds(p.whole()))
 	}
@@ -359,15 +360,15 @@ func (p *Product) computing(c program.Rect) float64 {
 // rounds returns the number of rounds in which a member computes the tiles of a part of C. A round
 // of fewer tiles than a member computes at once takes as long: float32 2048³ in 128 tiles took 329
 // µs on an H200 with 132 SMs, and so did 64 of its tiles.
-func (p *Product) rounds(c program.Rect) int { return max(ints.CeilDiv(p.tiles(c), p.AtOnce), 1) }
+func (p *Job) rounds(c program.Rect) int { return max(ints.CeilDiv(p.tiles(c), p.AtOnce), 1) }
 
 // tiles returns the number of tiles of a part of C.
-func (p *Product) tiles(c program.Rect) int {
+func (p *Job) tiles(c program.Rect) int {
 	return ints.CeilDiv(c.Rows.Len(), p.UnitM) * ints.CeilDiv(c.Cols.Len(), p.UnitN)
 }
 
 // local returns the time of the copies within a member.
-func (p *Product) local(all []Copy) (seconds float64) {
+func (p *Job) local(all []Copy) (seconds float64) {
 	for _, c := range all {
 		if c.From == c.To {
 			seconds += localSeconds + float64(c.Part.Len())*p.size(c.Operand)/localRate
@@ -377,7 +378,7 @@ func (p *Product) local(all []Copy) (seconds float64) {
 }
 
 // copying returns the time of copies between members.
-func (p *Product) copying(all []Copy) (seconds float64) {
+func (p *Job) copying(all []Copy) (seconds float64) {
 	for _, c := range all {
 		if c.From != c.To {
 			seconds += orderSeconds/float64(len(all)) + float64(c.Part.Len())*p.size(c.Operand)/p.Rate
@@ -388,19 +389,19 @@ func (p *Product) copying(all []Copy) (seconds float64) {
 
 // Traffic returns the bytes that each member copies from each other one, indexed by reader and
 // source.
-func (p *Product) Traffic(pl *Plan) [][]int {
-	all := make([][]int, len(pl.Shares))
+func (p *Job) Traffic(d *Division) [][]int {
+	all := make([][]int, len(d.Shares))
 	for i := range all {
-		all[i] = make([]int, len(pl.Shares))
+		all[i] = make([]int, len(d.Shares))
 	}
-	pl.Copies(func(c Copy) { all[c.To][c.From] += p.Layout(c.Operand).Type.Bytes(c.Part.Len()) })
+	d.Copies(func(c Copy) { all[c.To][c.From] += p.Layout(c.Operand).Type.Bytes(c.Part.Len()) })
 	return all
 }
 
-// Copies calls f for all copies of a plan.
-func (pl *Plan) Copies(f func(Copy)) {
-	for i := range pl.Shares {
-		s := &pl.Shares[i]
+// Copies calls f for all copies of a division.
+func (d *Division) Copies(f func(Copy)) {
+	for i := range d.Shares {
+		s := &d.Shares[i]
 		for _, c := range s.Gather {
 			f(c)
 		}
@@ -415,12 +416,12 @@ func (pl *Plan) Copies(f func(Copy)) {
 	}
 }
 
-// Describe describes a plan in words, with the names of the members.
-func (p *Product) Describe(pl *Plan, names []string) string {
+// Describe describes a division in words, with the names of the members.
+func (p *Job) Describe(d *Division, names []string) string {
 	var all []string
-	traffic := p.Traffic(pl)
-	for i := range pl.Shares {
-		s := &pl.Shares[i]
+	traffic := p.Traffic(d)
+	for i := range d.Shares {
+		s := &d.Shares[i]
 		if s.C.Empty() {
 			continue
 		}

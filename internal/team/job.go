@@ -14,8 +14,8 @@ import (
 	"tilework/internal/split"
 )
 
-// Product is a product of matrices that are divided among the ranks.
-type Product struct {
+// Job is a product of matrices that are divided among the ranks.
+type Job struct {
 	gemm.Problem // with the layouts of the whole matrices
 	Operands     [gemm.Operands]Operand
 	Kernel       string // empty for the choice of rank 0
@@ -34,7 +34,7 @@ type Operand struct {
 //
 // An error that all ranks find in the operands does not end the group. The other errors do:
 // ErrDisagree if the ranks have different products, ErrRank, the context's and the device's.
-func (t *Team) Gemm(ctx context.Context, p *Product, invalid error) error {
+func (t *Team) Gemm(ctx context.Context, p *Job, invalid error) error {
 	return t.together(ctx, p, invalid, func(ctx context.Context) error {
 		v, err := t.division(ctx, p)
 		if err == nil {
@@ -45,7 +45,7 @@ func (t *Team) Gemm(ctx context.Context, p *Product, invalid error) error {
 }
 
 // PlanOf describes how Gemm would compute the product. All ranks call it at the same time.
-func (t *Team) PlanOf(ctx context.Context, p *Product, invalid error) (d Description, err error) {
+func (t *Team) PlanOf(ctx context.Context, p *Job, invalid error) (d Description, err error) {
 	err = t.together(ctx, p, invalid, func(ctx context.Context) error {
 		v, err := t.division(ctx, p)
 		if err != nil {
@@ -56,7 +56,7 @@ func (t *Team) PlanOf(ctx context.Context, p *Product, invalid error) (d Descrip
 		for r := range t.group.Size() {
 			names = append(names, fmt.Sprintf("rank %d", r))
 		}
-		d.Detail += "; " + v.Describe(&v.Plan, names) + "; " + t.transport.String()
+		d.Detail += "; " + v.Describe(&v.Division, names) + "; " + t.transport.String()
 		return nil
 	})
 	return d, err
@@ -66,7 +66,7 @@ func (t *Team) PlanOf(ctx context.Context, p *Product, invalid error) (d Descrip
 type Description struct{ Device, Kernel, Detail, Why string }
 
 // together calls f on all ranks after they have agreed on the product.
-func (t *Team) together(ctx context.Context, p *Product, invalid error, f func(context.Context) error) error {
+func (t *Team) together(ctx context.Context, p *Job, invalid error, f func(context.Context) error) error {
 	return t.use(func() error {
 		if invalid == nil {
 			invalid = p.check(t)
@@ -93,7 +93,7 @@ func (t *Team) together(ctx context.Context, p *Product, invalid error, f func(c
 const theProduct = "the product"
 
 // check returns an error unless the operands are matrices of the team, or vectors.
-func (p *Product) check(t *Team) error {
+func (p *Job) check(t *Team) error {
 	c := p.Operands[gemm.C].On.Memory
 	for i := range p.Operands {
 		o := gemm.Operand(i)
@@ -125,7 +125,7 @@ func (p *Product) check(t *Team) error {
 }
 
 // agree returns an error unless all ranks have the same product.
-func (t *Team) agree(ctx context.Context, p *Product) error {
+func (t *Team) agree(ctx context.Context, p *Job) error {
 	return t.agreeOn(ctx, [][2]string{
 		{theProduct, p.String()},
 		{"the operands", p.operands()},
@@ -137,7 +137,7 @@ func (t *Team) agree(ctx context.Context, p *Product) error {
 }
 
 // operands describes the operands: "A 3×4 float32 split by rows, B …".
-func (p *Product) operands() (text string) {
+func (p *Job) operands() (text string) {
 	for i := range p.Operands {
 		o := gemm.Operand(i)
 		if !p.Uses(o) {
@@ -168,8 +168,8 @@ type finalError struct{ error }
 
 // division is the division of a product among the ranks, with the tasks of this one.
 type division struct {
-	split.Product
-	split.Plan
+	split.Job
+	split.Division
 	description Description
 	work        *split.Work // of this rank
 	tasks       []task      // of its panels
@@ -190,7 +190,7 @@ const mostDivisions = 1024
 
 // division returns the division of a product on which the ranks have agreed. All ranks find it
 // among the recent ones, or none does.
-func (t *Team) division(ctx context.Context, p *Product) (*division, error) {
+func (t *Team) division(ctx context.Context, p *Job) (*division, error) {
 	key := divisionKey{Problem: p.Problem, kernel: p.Kernel, threads: p.Threads}
 	for o := range p.Operands {
 		if m := p.Operands[o].On.Memory; m != nil {
@@ -216,8 +216,8 @@ func (t *Team) division(ctx context.Context, p *Product) (*division, error) {
 
 // divide plans the product on all ranks: with the kernel that rank 0 chooses, in one order of the
 // sums, and with one division.
-func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
-	var mine job
+func (t *Team) divide(ctx context.Context, p *Job) (*division, error) {
+	var mine planned
 	var d decision
 	var err error
 	if t.group.Rank() == 0 {
@@ -246,7 +246,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		}
 	}
 	grain, rows, cols := mine.cuts()
-	v := &division{description: mine.describe(), Product: split.Product{
+	v := &division{description: mine.describe(), Job: split.Job{
 		Problem: p.Problem, Weights: t.weights, UnitM: rows, UnitN: cols, Grain: grain,
 		AtOnce: mine.tilesAtOnce(), Seconds: d.Seconds, Rate: t.rate, PanelBytes: t.panelBytes, Pick: t.pick}}
 	for i := range p.Operands {
@@ -262,7 +262,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		v.Places[o].Matrix = &whole
 	}
 	v.description.Device, v.description.Why = t.name.String(), d.Why
-	v.Plan = v.Product.Plan()
+	v.Division = v.Job.Divide()
 	hash := fnv.New64a()
 	fmt.Fprint(hash, v.Shares)
 	if err := t.agreeOn(ctx, [2]string{"the order of the sums", mine.order()},
@@ -280,7 +280,7 @@ func (t *Team) divide(ctx context.Context, p *Product) (*division, error) {
 		}
 		v.tasks, v.places = append(v.tasks, x), append(v.places, places)
 	}
-	v.work = v.RankWork(&v.Plan, rank)
+	v.work = v.RankWork(&v.Division, rank)
 	return v, nil
 }
 
