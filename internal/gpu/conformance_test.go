@@ -249,19 +249,24 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 	return gputest.Way{Kernel: k, Precision: precision, Shape: s}
 }
 
-// TestSwapAB runs the conformance suite under the checkers for swapAB tiles: ping-pong and
-// cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer
-// rows of C than an epilogue subtile.
+// TestSwapAB runs the conformance suite under the checkers for swapAB tiles of tf32 and of 8- and
+// 16-bit types: ping-pong and cooperative, with 64 and 128 rows per warpgroup, with a cluster, with
+// split-K, with fewer rows of C than an epilogue subtile, and with rows that fill no whole subtile.
 func TestSwapAB(t *testing.T) {
 	seed := testrand.Seed(t)
 	tiles := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
 		"64x64x32/2x16/3t*5"}
+	native := []string{"64x176x64/2x44/3t", "64x24x64/2x6/3t", "128x80x64/2x20/3t", "64x144x128/2x36/3t",
+		"128x48x128/2x12/3t", "128x64x64/2x16/3tc2", "256x64x64/4x16/2t", "64x48x64/2x12/3t*5", "64x96x128/2x24/2t*3"}
 	if !testkit.Full() {
-		tiles = tiles[1:3]
+		tiles, native = tiles[1:3], native[1:4]
 	}
 	var ways []gputest.Way
 	for _, s := range tiles {
 		ways = append(ways, way(t, "wgmma", gemm.TF32, s))
+	}
+	for _, s := range native {
+		ways = append(ways, way(t, "wgmma", gemm.Native, s))
 	}
 	suite{seed: seed, ways: ways, open: checked, perWay: 4}.run(t)
 }

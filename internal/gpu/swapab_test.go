@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"tilework/dtype"
@@ -16,13 +17,19 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestSwapABConflicts checks that swapAB tiles access shared memory with few bank conflicts: on
-// average at most two extra wavefronts per access, and at most one with split-K.
+// TestSwapABConflicts checks that swapAB tiles access shared memory with few bank conflicts: in
+// tf32 on average at most two extra wavefronts per access, and at most one with split-K, where C
+// does not pass through shared memory. In 16 bits there are few, because stmatrix writes whole
+// chunks.
 func TestSwapABConflicts(t *testing.T) {
-	for _, split := range []string{"", "*2"} { // with split-K, C does not pass through shared memory
-		p := swapABProblem(t, 64, 128, 256)
-		d := devicetest.Checked(t, check.Options{MaxConflicts: map[string]float64{"": 2, "*2": 1}[split]})
-		plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Tile: "64x64x32/2x16/3t" + split})
+	tf32, bf16 := swapABProblem(t, 64, 128, 256), testkit.Product(t, dtype.BF16, dtype.BF16, 96, 128, 256)
+	for _, c := range []struct {
+		p         *gemm.Problem
+		tile      string
+		conflicts float64
+	}{{tf32, "64x64x32/2x16/3t", 2}, {tf32, "64x64x32/2x16/3t*2", 1}, {bf16, "64x96x64/2x24/3t", 0.1}} {
+		p, d := c.p, devicetest.Checked(t, check.Options{MaxConflicts: c.conflicts})
+		plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Tile: c.tile})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,22 +55,40 @@ func swapABProblem(t *testing.T, m, n, k int) *gemm.Problem {
 	return &p
 }
 
-// TestSwapABRefused checks that Check rejects a swapAB tile unless B is an MN-major matrix in TF32,
-// and that ParseTile rejects swapAB tiles that no kernel has.
+// TestSwapABRefused checks that Check rejects a swapAB tile of tf32 unless B is MN-major, all of
+// them for groups, gates, block scales and F32x3, and that ParseTile rejects swapAB tiles that no
+// kernel has.
 func TestSwapABRefused(t *testing.T) {
 	s, err := sm90.WGMMA.ParseTile("64x64x32/2x16/3t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	bf16 := *testkit.Product(t, dtype.BF16, dtype.BF16, 64, 64, 64)
 	kMajor, grouped, gated := *swapABProblem(t, 64, 64, 64), *swapABProblem(t, 64, 64, 64), *swapABProblem(t, 64, 64, 64)
 	kMajor.Layouts[gemm.B] = gemm.Dense(dtype.F32, 64, 64).T()
 	grouped.Batch = gemm.Batch{Kind: gemm.Grouped, Count: 2}
 	gated.Epilogue.Gated, gated.Layouts[gemm.Up] = true, gated.Layouts[gemm.B]
-	for name, p := range map[string]*gemm.Problem{"B is K-major": &kMajor, "bfloat16": &bf16, "grouped GEMM": &grouped,
-		"gated product": &gated} {
-		if err := sm90.WGMMA.Check(p, s, kernel.Align{}, nil); !errors.Is(err, gemm.ErrUnsupported) {
-			t.Errorf("%s: Check returned %v, want ErrUnsupported", name, err)
+	f32x3, err := testkit.Product(t, dtype.F32, dtype.F32, 64, 64, 64).WithPrecision(gemm.F32x3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scaled := *testkit.Product(t, dtype.F8E4M3, dtype.BF16, 64, 64, 64)
+	scaled.Layouts[gemm.ScaleA], scaled.Layouts[gemm.ScaleB] = gemm.Dense(dtype.F32, 64, 1), gemm.Dense(dtype.F32, 1, 1)
+	int8 := testkit.Product(t, dtype.I8, dtype.I32, 64, 64, 64)
+	odd := s
+	odd.N, odd.ColsPerThread, odd.K = 40, 10, 128
+	if err := sm90.WGMMA.Check(int8, odd, kernel.Align{}, nil); !errors.Is(err, gemm.ErrUnsupported) {
+		t.Errorf("N of 40 in int8: Check returned %v, want ErrUnsupported", err)
+	}
+	for name, c := range map[string]struct {
+		k int // of a tile
+		p *gemm.Problem
+	}{"B is K-major": {32, &kMajor}, "float32 in three parts": {64, &f32x3}, "block scales": {128, &scaled},
+		"grouped GEMM": {32, &grouped}, "gated product": {32, &gated}} {
+		s, p := s, c.p
+		s.K = c.k
+		if err := sm90.WGMMA.Check(p, s, kernel.Align{}, nil); !errors.Is(err, gemm.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "swapAB") {
+			t.Errorf("%s: Check returned %v, want ErrUnsupported with swapAB", name, err)
 		}
 	}
 	for _, shape := range []string{"32x64x32/2x16/3t", "64x64x32/2x16/3tk2"} {

@@ -56,9 +56,14 @@ func (k *Kernel) shuffle(mode string, x Reg, lane Value, own int) Reg {
 }
 
 // StoreMatrices stores 8×8 matrices from the lanes' fragments with stmatrix (sm_90). Each
-// fragment holds 2 elements. Each lane supplies the address of one row, as for LoadMatrices.
-func (k *Kernel) StoreMatrices(row Ptr, fragments ...Reg) {
-	k.Do(fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d.shared.b16", len(fragments)), row, fragments)
+// fragment holds 2 elements. Each lane supplies the address of one row, as for LoadMatrices. With
+// trans the matrices are transposed on the way.
+func (k *Kernel) StoreMatrices(row Ptr, trans bool, fragments ...Reg) {
+	op := fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d", len(fragments))
+	if trans {
+		op += ".trans"
+	}
+	k.Do(op+".shared.b16", row, fragments)
 }
 
 // MMA adds the product of two matrices in the registers of the warp to the variables acc, with

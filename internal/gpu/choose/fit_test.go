@@ -24,7 +24,7 @@ func TestFit(t *testing.T) {
 	if *fitted == "" {
 		t.Skip("no -fit")
 	}
-	all := allRecorded(t)
+	all := allRecorded(t, "h100", "h200", "h200-models")
 	var fields []testkit.Coefficient
 	for _, row := range []*coefficients{&h200, &h100} {
 		var own []testkit.Coefficient

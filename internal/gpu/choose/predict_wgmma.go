@@ -10,13 +10,28 @@ import (
 	"tilework/internal/ints"
 )
 
-// wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts.
+// wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts,
+// without those that multiply needless rows.
 func wgmmaTiles(j *job) []kernel.Tile {
 	k := swizzleK(j)
 	parts := sm90.PartTiles(k)
 	return slices.DeleteFunc(slices.Clone(sm90.WGMMA.Tiles), func(s kernel.Tile) bool {
-		return s.K != k || slices.Contains(parts, s)
+		return s.K != k || slices.Contains(parts, s) || j.isTooHigh(s)
 	})
+}
+
+// isTooHigh reports whether equally many tiles of 8- or 16-bit types with fewer rows of C cover it.
+// TMA loads an MN-major A in boxes of 64 rows.
+func (j *job) isTooHigh(s kernel.Tile) bool {
+	if !s.SwapAB || j.Precision == gemm.TF32 {
+		return false
+	}
+	step := sm90.SwapABStep
+	if j.packing(s).product.A().Trans {
+		step = sm90.WarpgroupRows
+	}
+	lower := s.N - step
+	return s.N%step != 0 || lower > 0 && kernel.Tiles(j.M, lower) == kernel.Tiles(j.M, s.N)
 }
 
 // wgmmaPartTiles returns the further tiles for K in parts.
@@ -38,9 +53,9 @@ type wgmmaTile struct {
 	parts int
 	steps float64
 	// active is the number of SMs with a tile, out of sms that have room for whole clusters, and
-	// rounds the number of tiles of the busiest SM. last is the number of SMs with a tile in the last
-	// round. The few SMs that even rounds leave out are counted: with them a product takes nearly the
-	// same time.
+	// rounds the number of tiles of the busiest SM. last is the number of SMs with a tile in the
+	// last round. The few SMs that even rounds leave out are counted: with them a product takes
+	// nearly the same time.
 	active, last, sms float64
 	rounds            int
 	// terms is the number of terms of an operand split.
@@ -138,7 +153,7 @@ func (t *wgmmaTile) loop(active float64) float64 {
 func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
 	step := norm(n.norm, t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
-	if s.SwapAB {
+	if s.SwapAB && t.Precision == gemm.TF32 { // threads load fragments
 		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
 	}
 	switch {
@@ -154,13 +169,22 @@ func (t *wgmmaTile) step(active, load float64) float64 {
 }
 
 // multiply returns the cycles in which the tensor cores multiply a step and threads add the
-// promotions. The instructions for few columns take as long as those for 64, because they read as
-// much of the left operand.
+// promotions.
 func (t *wgmmaTile) multiply() float64 {
 	n, s := t.n, t.s
-	area := float64(max(s.M, sm90.WarpgroupRows) * max(s.N, sm90.WarpgroupRows))
+	area := float64(max(s.M, sm90.WarpgroupRows) * t.columns())
 	products, adds := t.promotions()
 	return products*area/n.rate + adds + 2*n.issue/float64(s.RowsPerThread)
+}
+
+// columns returns the columns of the instructions of a step. Those for few columns count as 64,
+// because they read as much of the left operand.
+func (t *wgmmaTile) columns() int {
+	each := t.s.N
+	if t.arithmetic.PromotesEveryStep() {
+		each = sm90.PerStepPromotionCols(*t.c)
+	}
+	return t.s.N / each * max(each, sm90.WarpgroupRows)
 }
 
 // promotions returns the number of products of tiles in a step, and the cycles in which threads

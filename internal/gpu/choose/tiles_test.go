@@ -50,8 +50,9 @@ func TestMMACandidates(t *testing.T) {
 	}
 }
 
-// TestWGMMACandidates checks that every tile of wgmma for the type is a candidate, that its grid
-// fits the GPU, and that no part of K is shorter than a step, for random products and GPUs.
+// TestWGMMACandidates checks that every tile of wgmma for the type is a candidate, with swapAB only
+// the lowest of those that cover C with equally many tiles, that its grid fits the GPU, and that no
+// part of K is shorter than a step, for random products and GPUs.
 func TestWGMMACandidates(t *testing.T) {
 	rng := testrand.New(t)
 	for range 500 {
@@ -75,7 +76,15 @@ func TestWGMMACandidates(t *testing.T) {
 			s.SplitK = 0
 			whole[s] = true
 		}
-		if want := len(sm90.BaseTiles) + len(sm90.FurtherTiles[64]); len(whole) != want {
+		const widths = 2 // columns of C in a tile with swapAB: 128 or 64
+		heights, step := map[int]bool{}, sm90.SwapABStep
+		if q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true}, kernel.Align{}); q.A().Trans {
+			step = sm90.WarpgroupRows // of the boxes in which TMA loads A
+		}
+		for n := step; n <= 256; n += step {
+			heights[kernel.Tiles(p.M, n)] = true
+		}
+		if want := len(sm90.BaseTiles) + len(sm90.FurtherTiles[64]) + widths*len(heights); len(whole) != want {
 			t.Errorf("%v on %d SMs: %d tiles, want %d", p, d.SMs, len(whole), want)
 		}
 	}

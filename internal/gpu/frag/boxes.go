@@ -76,8 +76,21 @@ func (s BoxShape) boxRows() int {
 	return depth
 }
 
-// BoxRows returns the number of rows of a TMA box of a K-major operand. A block loads side rows.
-func BoxRows(side int) int { return side / ints.CeilDiv(side, maxBoxRows) }
+// BoxRows returns the number of rows of a TMA box of a K-major operand where a block loads side
+// rows. It divides side, is a multiple of the swizzle's rows, and is at most maxBoxRows unless that
+// takes more than twice as many boxes.
+func BoxRows(side int) int {
+	boxes := ints.CeilDiv(side, maxBoxRows)
+	for n := boxes; n <= 2*boxes; n++ {
+		if side%(n*swizzleRows) == 0 {
+			return side / n
+		}
+	}
+	for side%(boxes*swizzleRows) != 0 && boxes > 1 {
+		boxes--
+	}
+	return side / boxes
+}
 
 // boxSide returns the size of a TMA box along M or N, which is also the number of its rows of 128
 // bytes in shared memory.

@@ -54,10 +54,10 @@ type Repacked [gemm.Operands]bool
 func (r Repacked) Any() bool { return r != Repacked{} }
 
 // Repack returns the problem for which a TMA kernel is launched to compute p with tile s: p with
-// the layouts of packed operands where the kernel cannot read the operands in place. Tiles with
-// swapAB read an MN-major B in place, and with a K-major B their results have other bits. Gated
-// tiles with N of 64 want a K-major B. For both, contiguous columns remain columns: they may be
-// parts of wider operands, for which the tile was chosen.
+// the layouts of packed operands where the kernel cannot read the operands in place. Tiles of tf32
+// with swapAB read an MN-major B in place, and with a K-major B their results have other bits.
+// Gated tiles with N of 64 want a K-major B. For both, contiguous columns remain columns: they may
+// be parts of wider operands, for which the tile was chosen.
 func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	q = *p
 	if !p.ReadsAB() {
@@ -67,7 +67,8 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 	if p.Batch.Kind != gemm.Grouped { // a group may begin at any row of A
 		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
-	if !s.SwapAB && !p.Epilogue.Gated {
+	keepsB := s.SwapAB && p.Precision == gemm.TF32
+	if !keepsB && !p.Epilogue.Gated {
 		q.Layouts[gemm.B] = ColumnAsRow(p.Layouts[gemm.B])
 	}
 	for _, o := range Packable {
@@ -75,7 +76,7 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 			continue
 		}
 		before := q.Layouts[o]
-		kMajor := before.Trans == (o != gemm.A) || o == gemm.B && s.SwapAB
+		kMajor := before.Trans == (o != gemm.A) || o == gemm.B && keepsB
 		l := packedLayout(before, p.Precision, a[o], kMajor)
 		if p.Batch.Kind == gemm.Single && hasShortRows(l) && uses(p, o) >= minUsesToPack {
 			l = alignRowsToLines(l)

@@ -54,9 +54,16 @@ func ClustersAtOnce(sms, n int) int {
 	return max(sms/n, 1)
 }
 
-// rasterRows is the number of tile rows in a raster group. With 132 tiles of 128×256 in flight, a
-// block of 16 rows and 8 columns of tiles reads the least from A and B.
-const rasterRows = 16
+// rasterRows returns the number of rows of tiles or clusters in a raster group. With 132 tiles of
+// 128×256 in flight, a block of 16 rows and 8 columns of tiles reads the least from A and B. Tiles
+// with swapAB, which may be high, have as many rows of C in a group.
+func rasterRows(s kernel.Tile) int {
+	const rows = 16
+	if s.SwapAB {
+		return max(rows*2*WarpgroupRows/s.N, 1)
+	}
+	return rows / s.BlocksM()
+}
 
 // forEachTile emits the persistent loop over the tiles of the block. It starts at tile first of
 // the raster order and advances by step. f emits the body for the tile that begins at (row, col)
@@ -67,7 +74,7 @@ func (w *writer) forEachTile(first, step build.Reg, f func(row, col build.Reg)) 
 	n := k.Var("tile", ptx.U32, first)
 	k.While(func() build.Reg { return scheduler.Seek(n) }, func() {
 		t := scheduler.WorkTileAt(n)
-		i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows/s.BlocksM())
+		i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows(s))
 		w.C, w.batchIndex = t.C, t.Product
 		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rankM), s.M, t.FirstRow) }
 		right := func(n build.Reg) build.Reg { return k.Mul(k.Mad(n, s.BlocksN(), w.rankN), w.Config.ColumnsOfC()) }

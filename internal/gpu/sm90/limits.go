@@ -4,6 +4,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
+	"tilework/ptx"
 )
 
 // checkTile returns why the kernel cannot have tile s.
@@ -13,7 +14,9 @@ func checkTile(s kernel.Tile) *kernel.Reason {
 	switch {
 	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
 		return kernel.Because("%d rows per thread: want 2 or 4", s.RowsPerThread)
-	case s.N != 16 && s.N != 32 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
+	case s.SwapAB && (s.N%8 != 0 || s.N < 8 || s.N > 256):
+		return kernel.Because("N is %d: want a multiple of 8 up to 256", s.N)
+	case !s.SwapAB && s.N != 16 && s.N != 32 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
 		return kernel.Because("N is %d: want 16, 32, 64, 128, 192 or 256", s.N)
 	case cols != s.N:
 		return kernel.Because("%d columns per thread: want a quarter of N, %d", s.ColsPerThread, s.N/frag.Quad)
@@ -27,7 +30,7 @@ func checkTile(s kernel.Tile) *kernel.Reason {
 		return kernel.Because("%d stages: want 2 to 16", s.Stages)
 	case s.N < 64 && s.ClusterBlocks() > 1:
 		return kernel.Because("a cluster with N of %d: want N of at least 64", s.N)
-	case s.ClusterM > 4 || s.N >= 64 && s.N%(s.BlocksM()*32) != 0:
+	case s.ClusterM > 4 || s.ClusterBlocks() > 1 && s.N%(s.BlocksM()*32) != 0:
 		return kernel.Because("a cluster of %d blocks: want at most 4, and a multiple of 32 columns for each", s.ClusterM)
 	case s.BlocksN() > 1 && (s.BlocksM()*s.BlocksN() > 4 || s.M%(s.BlocksN()*32) != 0 || s.SwapAB || s.ClusterK > 1):
 		return kernel.Because("a cluster of %d×%d blocks: want at most 4, a multiple of 32 rows for each, and neither "+
@@ -66,15 +69,19 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 	sums := s.RowsPerThread * s.ColsPerThread
 	_, scaleSide := p.ScaleSides()
 	if s.SwapAB {
-		if why := checkSwapAB(p); why != nil {
+		if why := checkSwapAB(p, s); why != nil {
 			return why
 		}
 	}
 	switch n := frag.SwizzleBytes / r.Elem.Bytes(); {
 	case s.K != n:
 		return kernel.Because("want K of %d for %v", n, p.In())
+	case r.Elem == ptx.S8 && s.N > 32 && s.N%16 != 0:
+		return kernel.Because("N is %d: wgmma of int8 wants 8, 24 or a multiple of 16", s.N)
 	case Consumers(s) > 2 && len(r.Promotions) > 0:
 		return kernel.Because("too few registers for accumulator promotion of %v", p.In())
+	case s.SwapAB && r.PromotesEveryStep() && PerStepPromotionCols(kernel.Config{Tile: s}) < min(s.N, leastPromoted):
+		return kernel.Because("N is %d: promotion wants equal parts of at least %d columns", s.N, leastPromoted)
 	case scaleSide > 0 && s.RowsPerThread > 2:
 		return kernel.Because("too few registers for block scales with %d rows per thread", s.RowsPerThread)
 	case scaleSide == 1 && sums > 64:

@@ -42,11 +42,11 @@ func (w *writer) newMainloop(thread build.Reg, firstRow build.Value) *mainloop {
 	}
 	for m := range x.acc {
 		x.acc[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.AccType, s.N/2, 0)
-		if !s.SwapAB {
+		if !w.loadsFragments() {
 			x.descA[m] = w.a.Descriptor(k.Add(firstRow, m*WarpgroupRows))
 		}
 	}
-	if s.SwapAB {
+	if w.loadsFragments() {
 		x.fragA = w.a.FragmentsA(thread, firstRow)
 	}
 	x.descB = w.b.Descriptor(0)

@@ -15,10 +15,10 @@ func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
 }
 
 // StoresWithTMA reports whether TMA stores C, which needs rows of 16-byte vectors. With swapAB a
-// thread has no neighbours in a row, so 16-bit elements and epilogues with operands take another
-// path.
+// thread has no neighbours in a row, so epilogues with operands take another path, as do 16-bit
+// results of tf32, whose fragments have their rows in another order.
 func StoresWithTMA(c kernel.Config) bool {
-	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.Out.Bits() < 32) {
+	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.In.Bits() == 32 && c.Out.Bits() < 32) {
 		return false
 	}
 	return fillsSubtiles(c) && c.Out.Bytes(c.VecC) == kernel.MaxVectorBytes
@@ -65,7 +65,7 @@ func operandShapes(c kernel.Config) (a, b frag.BoxShape) {
 		b.Matrices = 2
 	}
 	if !b.KMajor && elem.Bytes() == 2 {
-		b.Side = max(s.N, b.Depth()) // at least one TMA box
+		b.Side = ints.RoundUp(s.N, b.Depth()) // whole TMA boxes
 	}
 	return a, b
 }
@@ -92,7 +92,7 @@ func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorM
 	}
 	box := []int{c.Out.Elements(frag.SwizzleBytes), validRows(c.Tile)}
 	if c.Tile.SwapAB {
-		box[1] = min(swapABSubtileRows, c.Tile.N)
+		box[1] = swapABBoxRows(c)
 	}
 	if StoresWithTMA(c) {
 		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.C], kernel.PTXTypes[c.Out], m[gemm.C], box))

@@ -115,10 +115,10 @@ func (t *termStages) wait(term int) {
 	}
 }
 
-// perStepPromotionCols returns how many columns are accumulated at a time if every step is
+// PerStepPromotionCols returns how many columns are accumulated at a time if every step is
 // promoted. The two sets of partial sums must fit in the registers that the accumulators leave. A
 // scale per column takes further registers, as do scales of rows in a ping-pong kernel.
-func perStepPromotionCols(c kernel.Config) int {
+func PerStepPromotionCols(c kernel.Config) int {
 	room := 192
 	if c.ScaleB == 1 || c.ScaleA > 0 && PingPong(c.Tile) {
 		room = 128
@@ -127,8 +127,18 @@ func perStepPromotionCols(c kernel.Config) int {
 	if c.Tile.SerialK > 1 {
 		held *= 2 // with the totals
 	}
-	return min(c.Tile.N, room-held)
+	const least = 8 // columns of a wgmma instruction, which has a multiple of them
+	for parts := 1; parts < c.Tile.N/least; parts++ {
+		if cols := c.Tile.N / parts; cols <= room-held && cols*parts == c.Tile.N && cols%least == 0 {
+			return cols
+		}
+	}
+	return least
 }
+
+// leastPromoted is the least number of columns of a part in tiles with swapAB: 208 columns in parts
+// of 16 take twice as long as 224 in parts of 56.
+const leastPromoted = 48
 
 // promotionPipeline is the software pipeline of steps with a single promotion of one pair of terms.
 // It divides a step into parts of 64 rows and some columns. While the warpgroup promotes one part,
@@ -162,7 +172,7 @@ func (x *mainloop) accumulatePromotedPerStep() {
 
 func (x *mainloop) newPromotionPipeline() *promotionPipeline {
 	p := &promotionPipeline{mainloop: x, op: x.op}
-	p.op.N = perStepPromotionCols(x.w.Config)
+	p.op.N = PerStepPromotionCols(x.w.Config)
 	for i, name := range []string{"even", "odd"} {
 		p.partials[i] = x.w.Vars(name, x.w.AccType, p.op.N/2, 0)
 	}

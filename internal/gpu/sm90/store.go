@@ -140,7 +140,7 @@ func (ep *epilogue) write16Bit(memory build.Array, values []build.Reg) {
 		for e := n; e < n+8; e += 2 {
 			pairs = append(pairs, k.Pack(kernel.PTXTypes[ep.w.Config.Out], values[e], values[e+1]))
 		}
-		k.StoreMatrices(ep.stmatrixRow(memory, n), pairs...)
+		k.StoreMatrices(ep.stmatrixRow(memory, n), false, pairs...)
 	}
 }
 

@@ -84,14 +84,13 @@ func TileList() (all []kernel.Tile) {
 		if k != 64 {
 			tiles = append(tiles, narrowTile)
 		}
+		// For an MN-major B of tf32, swapAB comes first. The last tile is the smallest.
+		at := len(tiles) - 1
 		if k == 32 {
-			for _, s := range swapABTiles {
-				s.K, s.SwapAB = k, true
-				all = append(all, s)
-			}
+			at = 0
 		}
-		for _, s := range tiles {
-			if s.K = k; k != 64 && s.N == 192 {
+		for _, s := range slices.Insert(tiles, at, swapABTiles[k]...) {
+			if s.K = k; k != 64 && s.N == 192 && !s.SwapAB {
 				// These types can have a C of 32 bits, whose subtiles take the shared memory of a
 				// stage. Reads of B do not limit them, so a cluster gains nothing.
 				s.Stages, s.ClusterM = s.Stages-1, 0

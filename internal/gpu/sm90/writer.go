@@ -126,7 +126,7 @@ func (w *writer) initBarriers() {
 			w.mmaOrder.Init(warpgroup, WarpgroupThreads/frag.Lanes)
 		}
 	}
-	w.pipe.Init(stageReleases(s))
+	w.pipe.Init(w.stageReleases())
 	if loadsResidualWithTMA(w.Config) {
 		for n := range Consumers(s) * subtileBuffers(w.Config) {
 			w.residualFull.Init(n, 1)
@@ -144,14 +144,15 @@ func (w *writer) initBarriers() {
 // stageReleases returns the number of releases that empty a stage: one by every warpgroup that
 // multiplies it, in every block that multicasts. In a cluster of 2×2 blocks, the block at the other
 // corner neither loads nor reads a block's tiles, but without its release a block could release a
-// stage twice before another one has released it. With swapAB every warp releases it, because
-// threads read it. See [mainloop.release].
-func stageReleases(s kernel.Tile) int {
+// stage twice before another one has released it. Every warp releases a stage that threads read.
+// See [mainloop.release].
+func (w *writer) stageReleases() int {
+	s := w.Config.Tile
 	releases := s.BlocksM() * s.BlocksN()
 	if !PingPong(s) {
 		releases *= Consumers(s)
 	}
-	if s.SwapAB {
+	if w.loadsFragments() {
 		releases *= WarpgroupThreads / frag.Lanes
 	}
 	return releases
