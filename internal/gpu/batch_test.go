@@ -102,28 +102,31 @@ func onHost(t *testing.T, count, m int) (p gemm.Problem, all []gemm.Buffers, wan
 // short wraps a device and fails every allocation of more than most bytes.
 type short struct {
 	device.Device
-	most int
+	most    int
+	refused int // allocations
 }
 
 func (s *short) Alloc(n int) (device.Ptr, error) {
 	if n > s.most {
+		s.refused++
 		return 0, device.ErrOutOfMemory
 	}
 	return s.Device.Alloc(n)
 }
 
 // TestHostBatch checks that RunBatch multiplies host matrices in one launch, or in several launches
-// if the largest possible allocation is too small for the batch. The padding between rows of C must
-// not change.
+// if the largest possible allocation is too small for the batch. No launch has more products than
+// one before it for which there was memory. The padding between rows of C must not change.
 func TestHostBatch(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	for _, most := range []int{1 << 30, 600} {
+	for most, refused := range map[int]int{1 << 30: 0, 600: 1, 300: 2} { // 7, 3 and 1 products at once
 		p, all, want := onHost(t, 7, 4)
-		b := stream.New(&short{d, most})
+		limited := &short{Device: d, most: most}
+		b := stream.New(limited)
 		if err := b.RunBatch(t.Context(), &p, exec.Options{}, 0, all); err != nil {
 			t.Fatal(err)
 		}
@@ -132,12 +135,15 @@ func TestHostBatch(t *testing.T) {
 				t.Errorf("allocations of at most %d bytes: product %d is wrong", most, i)
 			}
 		}
+		if limited.refused != refused {
+			t.Errorf("allocations of at most %d bytes: %d are refused, want %d", most, limited.refused, refused)
+		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 	p, all, _ := onHost(t, 2, 4)
-	err = stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, 0, all)
+	err = stream.New(&short{Device: d, most: 50}).RunBatch(t.Context(), &p, exec.Options{}, 0, all)
 	if !errors.Is(err, sentinel.ErrOutOfMemory) {
 		t.Errorf("RunBatch with too little memory for one product: error %v, want ErrOutOfMemory", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/program"
 )
 
 // BatchPlan is the plan of a batch of matrices in host memory: the kernel and the tile with which
@@ -22,8 +23,8 @@ type BatchPlan struct {
 // PlanBatch plans a batch of products p of the buffers. The error is ErrUnsupported if no kernel
 // supports it.
 func (b *Backend) PlanBatch(p *gemm.Problem, opt exec.Options, all []gemm.Buffers) (*BatchPlan, error) {
-	_, q, err := b.hostBatch(p, all)
-	return b.planBatch(&q, opt, err)
+	x, err := b.hostBatch(p, all)
+	return b.planBatch(&x.problem, opt, err)
 }
 
 // PlanGroups is PlanBatch for p in groups of rows, with a B for each of count groups.
@@ -55,19 +56,19 @@ func (pl *BatchPlan) options() exec.Options {
 // hostBatch is a batch of matrices in host memory, each with its own memory.
 type hostBatch struct {
 	backend *Backend
+	problem gemm.Problem // with the layouts and strides of the matrices on the device
 	plan    *exec.Plan
-	limit   int          // see [Plan.Limit]
 	layouts gemm.Layouts // on the host
 	// matrices holds all matrices A, B and C. A matrix that the products share, or that holds the rows
 	// of all groups, occurs once.
 	matrices [gemm.C + 1][][]byte
 	bias     []byte
 	ends     []int32
-	stored   bool // reports whether results may be in host memory, where C must not be read again
+	memory   [gemm.Operands + 1]device.Ptr // of the operands on the device, and scratch memory
 }
 
-// hostBatch returns the batch of products p of the buffers, and its problem on the device.
-func (b *Backend) hostBatch(p *gemm.Problem, all []gemm.Buffers) (*hostBatch, gemm.Problem, error) {
+// hostBatch returns the batch of products p of the buffers.
+func (b *Backend) hostBatch(p *gemm.Problem, all []gemm.Buffers) (_ *hostBatch, err error) {
 	x := &hostBatch{backend: b, layouts: p.Layouts, bias: all[0][gemm.Bias]}
 	for i := range all {
 		for o := range gemm.C + 1 {
@@ -84,8 +85,8 @@ func (b *Backend) hostBatch(p *gemm.Problem, all []gemm.Buffers) (*hostBatch, ge
 		batch.Stride[o] = l.Rows * l.LD
 	}
 	q := exec.OnDevice(p, false)
-	q, err := q.Strided(len(all), batch)
-	return x, q, err
+	x.problem, err = q.Strided(len(all), batch)
+	return x, err
 }
 
 // RunBatch computes p for each of the buffers, in one launch or in several if the device has too
@@ -106,28 +107,30 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 // Run computes p for each of the buffers, which are some of those of the plan; see
 // [Backend.RunBatch].
 func (pl *BatchPlan) Run(ctx context.Context, p *gemm.Problem, limit int, all []gemm.Buffers) error {
-	x, q, err := pl.on.hostBatch(p, all)
-	if err != nil {
-		return err
-	}
-	x.limit = limit
-	err = x.run(ctx, &q, pl.options())
-	switch n := len(all) / 2; {
-	case !errors.Is(err, device.ErrOutOfMemory) || x.stored:
-		return err
-	case n == 0:
-		one, err := pl.on.Plan(p, pl.options())
+	for n := len(all); len(all) > 0; all = all[n:] {
+		var x *hostBatch
+		var err error
+		n, err = program.Reserve(min(n, len(all)), func(n int) (err error) {
+			if x, err = pl.on.hostBatch(p, all[:n]); err == nil {
+				err = x.reserve(ctx, pl.options(), limit)
+			}
+			return err
+		}, func(int) error { return x.free() }, func(n int) (int, bool) { return n / 2, n > 1 })
+		switch {
+		case err == nil:
+			err = x.run(ctx)
+		case errors.Is(err, device.ErrOutOfMemory): // of one product, which has several steps then
+			var one *Plan
+			if one, err = pl.on.Plan(p, pl.options()); err == nil {
+				one.Limit = limit
+				err = one.Run(ctx, all[0])
+			}
+		}
 		if err != nil {
 			return err
 		}
-		one.Limit = limit
-		return one.Run(ctx, all[0])
-	default:
-		if err := pl.Run(ctx, p, limit, all[:n]); err != nil {
-			return err
-		}
-		return pl.Run(ctx, p, limit, all[n:])
 	}
+	return nil
 }
 
 // RunGroups computes p for groups of rows, with a B for each group. p.M is the number of rows of
@@ -152,17 +155,19 @@ func grouped(p *gemm.Problem, count int) (gemm.Problem, error) {
 // RunGroups computes groups of the plan, whose rows are those of p; see [Backend.RunGroups].
 func (pl *BatchPlan) RunGroups(ctx context.Context, p *gemm.Problem, limit int, m gemm.Buffers, bs [][]byte,
 	ends []int32) error {
-	x := &hostBatch{backend: pl.on, limit: limit, layouts: p.Layouts, bias: m[gemm.Bias], ends: ends,
-		matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}}}
 	q, err := grouped(p, len(ends))
 	if err != nil {
 		return err
 	}
-	err = x.run(ctx, &q, pl.options())
-	if errors.Is(err, errLimit) {
-		return fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
+	x := &hostBatch{backend: pl.on, problem: q, layouts: p.Layouts, bias: m[gemm.Bias], ends: ends,
+		matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}}}
+	if err := x.reserve(ctx, pl.options(), limit); err != nil {
+		if errors.Is(err, errLimit) {
+			err = fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
+		}
+		return device.Join(err, x.free())
 	}
-	return err
+	return x.run(ctx)
 }
 
 // errLimit reports that matrices need more memory than the limit allows.
@@ -178,8 +183,10 @@ func same(list [][]byte) bool {
 	return true
 }
 
-// run computes p, which has the layouts and strides of the matrices on the device.
-func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) (err error) {
+// reserve plans and compiles the batch, and allocates its memory, in at most limit bytes unless
+// limit is 0. The caller frees the memory, also after an error.
+func (x *hostBatch) reserve(ctx context.Context, opt exec.Options, limit int) (err error) {
+	p := &x.problem
 	if err := ctx.Err(); err != nil || p.Empty() {
 		return err
 	}
@@ -190,28 +197,38 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	if err := x.plan.Compile(ctx); err != nil {
 		return err
 	}
-	if total := x.plan.ScratchBytes(); x.limit > 0 {
-		for _, n := range p.Bytes() {
-			total += n
-		}
-		if total > x.limit {
-			return errLimit
-		}
+	sizes, total := p.Bytes(), x.plan.ScratchBytes()
+	for _, n := range sizes {
+		total += n
 	}
-	d := x.backend.Device
-	var m kernel.Memory
-	defer func() {
-		for _, at := range m {
-			err = device.Join(err, d.Free(at))
-		}
-	}()
-	for o, n := range p.Bytes() {
+	if limit > 0 && total > limit {
+		return errLimit
+	}
+	for i, n := range append(sizes[:], x.plan.ScratchBytes()) {
 		if n > 0 {
-			if m[o], err = d.Alloc(n); err != nil {
+			if x.memory[i], err = x.backend.Device.Alloc(n); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
+}
+
+// free frees the memory of the batch.
+func (x *hostBatch) free() (err error) {
+	for _, at := range x.memory {
+		err = device.Join(err, x.backend.Device.Free(at))
+	}
+	return err
+}
+
+// run computes the batch in its memory, and frees the memory.
+func (x *hostBatch) run(ctx context.Context) (err error) {
+	p, d, m := &x.problem, x.backend.Device, kernel.Memory(x.memory[:gemm.Operands])
+	if p.Empty() {
+		return nil
+	}
+	defer func() { err = device.Join(err, x.free()) }()
 	for o := range gemm.C + 1 {
 		if o == gemm.C && p.Beta == 0 || o != gemm.C && !p.ReadsAB() {
 			continue
@@ -228,10 +245,9 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 			}
 		}
 	}
-	if err := x.plan.Enqueue(ctx, m); err != nil {
+	if err := x.plan.In(d, x.memory[gemm.Operands]).Enqueue(ctx, m); err != nil {
 		return err
 	}
-	x.stored = true
 	return x.download(ctx, m[gemm.C])
 }
 
