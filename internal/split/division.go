@@ -35,7 +35,7 @@ func (p *Job) Divide() Division {
 	add := func(grid []program.Rect, rounds int) (several bool) {
 		x := Division{Shares: p.shares(grid, rounds), rounds: rounds}
 		all = append(all, p.bounded(x))
-		if p.CallSeconds > 0 && x.moves() {
+		if p.CallSeconds > 0 && p.remote(&x) > 0 {
 			x.InOrder = true
 			all = append(all, p.bounded(x))
 		}
@@ -149,12 +149,6 @@ func (p *Job) hostSeconds(calls []int) (seconds float64, concurrent bool) {
 	}
 	together, atOnce := p.CallSeconds*float64(sum), p.CallSeconds*float64(most)+startSeconds
 	return productSeconds + min(together, atOnce), atOnce < together
-}
-
-// moves reports whether members copy from each other.
-func (d *Division) moves() (moves bool) {
-	d.Copies(func(c Copy) { moves = moves || c.From != c.To })
-	return moves
 }
 
 // Smaller returns the same division with panels of at most the given size.
@@ -314,10 +308,13 @@ func (p *Job) seconds(s *Share, member int, inOrder bool) float64 {
 	}
 	slower := p.Weights[0] / p.Weights[member]
 	gathered, computed := p.copying(s.Gather), make([]float64, len(s.Panels))
-	end := p.local(s.Gather)
+	end, again := p.local(s.Gather), 0. // gathers from other members, after the first
 	for i := range s.Panels {
 		x := &s.Panels[i]
 		copying := p.copying(x.Gather)
+		if gathered > 0 && copying > 0 {
+			again++
+		}
 		gathered += copying
 		switch {
 		case inOrder && i == 0:
@@ -337,8 +334,7 @@ func (p *Job) seconds(s *Share, member int, inOrder bool) float64 {
 		copying += seconds
 	}
 	if inOrder {
-		again := max(s.RemoteGathers()-1, 0)
-		return end + copying - gathered - float64(again)*(orderSeconds-againSeconds)
+		return end + copying - gathered - again*(orderSeconds-againSeconds)
 	}
 	return max(end, scattered) + contention*copying
 }

@@ -2,7 +2,6 @@ package split
 
 import (
 	"math/bits"
-	"slices"
 
 	"tilework/internal/gemm"
 	"tilework/internal/ints"
@@ -93,11 +92,6 @@ func (d *Division) Several() bool {
 		}
 	}
 	return n > 1
-}
-
-// Remote reports whether some copies are from other members.
-func Remote(all []Copy) bool {
-	return slices.ContainsFunc(all, func(c Copy) bool { return c.From != c.To })
 }
 
 // Slots is the number of panels that are in memory at the same time.
@@ -213,24 +207,6 @@ func (p *Job) shares(grid []program.Rect, rounds int) []Share {
 		}
 	}
 	return all
-}
-
-// RemoteGathers returns the number of gathers with copies from other members.
-func (s *Share) RemoteGathers() (n int) {
-	s.Gathers(func(all []Copy) {
-		if Remote(all) {
-			n++
-		}
-	})
-	return n
-}
-
-// Gathers calls f with the copies before the first panel, and with those for each panel.
-func (s *Share) Gathers(f func([]Copy)) {
-	f(s.Gather)
-	for i := range s.Panels {
-		f(s.Panels[i].Gather)
-	}
 }
 
 // share returns the share of a member that computes c, for itself alone if repeated is set.
