@@ -37,7 +37,8 @@ func TestBenchPyTorch(t *testing.T) {
 	t.Chdir(t.TempDir())
 	emulatedGPU(t)
 	fakePython(t, `echo '{"seconds": 0.002}'`)
-	args := strings.Fields("bench --shape 8x10x12 --kernels naive --min-time 1ms --warmup 1ms --force -o r.jsonl")
+	args := strings.Fields("bench --shape 8x10x12 --kernels naive --min-time 1ms --max-time 20ms " +
+		"--warmup 1ms --force -o r.jsonl")
 	for _, test := range []struct{ args, peers string }{
 		{"--device gpu:0,1 --peers pytorch,pytorch-async", "pytorch pytorch-async"},
 		{"--device gpu:0,1 --peers all", "pytorch pytorch-async"},
