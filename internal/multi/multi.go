@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"tilework/internal/backend"
@@ -233,26 +232,16 @@ func (pl *plan) each(ctx context.Context, f func(ctx context.Context, s share) e
 
 // Each calls f for 0 to n-1 at the same time. The first error ends the context of the others, and
 // is returned with the device of its number.
-func Each(parent context.Context, n int, device func(int) backend.DeviceName,
+func Each(ctx context.Context, n int, device func(int) backend.DeviceName,
 	f func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	var once sync.Once
-	var failed error
-	all := relay.Group{Stop: cancel}
-	for i := range n {
-		all.Go(func() {
-			if err := f(ctx, i); err != nil {
-				once.Do(func() { failed = fmt.Errorf("device %v: %w", device(i), err) })
-				cancel()
-			}
-		})
+	failed, err := relay.Each(ctx, n, f)
+	if e := ctx.Err(); e != nil {
+		return e
 	}
-	all.Wait()
-	if err := parent.Err(); err != nil {
-		return err
+	if err != nil {
+		err = fmt.Errorf("device %v: %w", device(failed), err)
 	}
-	return failed
+	return err
 }
 
 // Program implements [backend.Plan].

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -75,4 +76,23 @@ func (g *Group) Go(f func()) {
 func (g *Group) Wait() {
 	g.all.Wait()
 	g.panics.Raise()
+}
+
+// Each calls f for 0 to n-1 at the same time. The first error ends the context of the others, and
+// is returned with its number.
+func Each(ctx context.Context, n int, f func(ctx context.Context, i int) error) (failed int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var once sync.Once
+	all := Group{Stop: cancel}
+	for i := range n {
+		all.Go(func() {
+			if e := f(ctx, i); e != nil {
+				once.Do(func() { failed, err = i, e })
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	return failed, err
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -42,6 +43,24 @@ func recovered(f func()) (value any) {
 	defer func() { value = recover() }()
 	f()
 	return nil
+}
+
+// TestEach checks that the first error ends the other functions, and is returned with its number.
+func TestEach(t *testing.T) {
+	fault := errors.New("fault")
+	failed, err := Each(t.Context(), 3, func(ctx context.Context, i int) error {
+		if i == 1 {
+			return fault
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if failed != 1 || err != fault {
+		t.Errorf("function %d failed with %v, want function 1 with %v", failed, err, fault)
+	}
+	if _, err := Each(t.Context(), 3, func(context.Context, int) error { return nil }); err != nil {
+		t.Errorf("no function failed: error %v", err)
+	}
 }
 
 // TestWaitExits checks that Wait ends its goroutine if a function has ended its own, as

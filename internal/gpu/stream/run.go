@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -87,20 +86,7 @@ func (all parts) prepare(ctx context.Context) (failed int, err error) {
 	if len(all) == 1 {
 		return 0, all[0].prepare(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var once sync.Once
-	group := relay.Group{Stop: cancel}
-	for i, x := range all {
-		group.Go(func() {
-			if e := x.prepare(ctx); e != nil {
-				once.Do(func() { failed, err = i, e })
-				cancel()
-			}
-		})
-	}
-	group.Wait()
-	return failed, err
+	return relay.Each(ctx, len(all), func(ctx context.Context, i int) error { return all[i].prepare(ctx) })
 }
 
 func (x *part) prepare(ctx context.Context) (err error) {
