@@ -53,9 +53,9 @@ type wgmmaTile struct {
 	parts int
 	steps float64
 	// active is the number of SMs with a tile, out of sms that have room for whole clusters, and
-	// rounds the number of tiles of the busiest SM. last is the number of SMs with a tile in the
-	// last round. The few SMs that even rounds leave out are counted: with them a product takes
-	// nearly the same time.
+	// rounds the number of tiles of the busiest SM. last is the number of SMs with a tile in the last
+	// round. The few SMs that even rounds leave out are counted: with them a product takes nearly the
+	// same time.
 	active, last, sms float64
 	rounds            int
 	// terms is the number of terms of an operand split.

@@ -221,8 +221,8 @@ func (x *swapABRows) storeByTMA(again bool) {
 	})
 }
 
-// storeByWarps writes the accumulators to the buffer, from which each warp finishes and
-// stores an equal share of the rows.
+// storeByWarps writes the accumulators to the buffer, from which each warp finishes and stores an
+// equal share of the rows.
 func (x *swapABRows) storeByWarps() {
 	x.syncWarpgroup()
 	x.write(x.acc)
