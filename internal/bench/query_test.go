@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"tilework/internal/testkit"
 )
 
 // A query selects records and arranges figures of them in a table:
@@ -151,14 +153,7 @@ func (q *query) table() (string, error) {
 		read = q.plain
 	}
 	lines, err := read()
-	b := new(strings.Builder)
-	for i, line := range lines {
-		fmt.Fprintf(b, "| %s |\n", strings.Join(line, " | "))
-		if i == 0 {
-			fmt.Fprintf(b, "%s|\n", strings.Repeat("| --- ", len(line)))
-		}
-	}
-	return b.String(), err
+	return testkit.Table(lines...), err
 }
 
 // plain returns the columns of a file with a line of titles.

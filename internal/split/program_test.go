@@ -105,8 +105,8 @@ func TestWorkDocumented(t *testing.T) {
 	d := Division{Shares: p.shares([]program.Rect{program.First(4096).By(program.First(8192)),
 		program.Range(4096, 8192).By(program.First(8192))}, allRounds)}
 	page := "../../docs/architecture.md"
-	programtest.CheckDocumented(t, page, "two GPUs", p.Work(&d).Program)
-	programtest.CheckDocumented(t, page, "rank 1 of 2", p.RankWork(&d, 1).Program)
+	testkit.CheckPage(t, page, "program: two GPUs", testkit.Fenced(p.Work(&d).Program.String()))
+	testkit.CheckPage(t, page, "program: rank 1 of 2", testkit.Fenced(p.RankWork(&d, 1).Program.String()))
 }
 
 // checkOrder checks the waits of a program. starts holds the first op of each member that has ops.

@@ -1,5 +1,6 @@
 // Package testkit contains helpers for the tests of several packages: limits on the time and memory
-// that an input may take, and a context that is cancelled at any point of a call.
+// that an input may take, a context that is cancelled at any point of a call, and comparisons of
+// pages of the documentation with computed text.
 package testkit
 
 import (

@@ -139,7 +139,7 @@ func TestProgramDocumented(t *testing.T) {
 	pl := planned(t, dtype.F32, dtype.F32, 8192, 8192, 8192, 1, 0)
 	o := pl.once()
 	s := pl.overlapped(o, program.First(8192).Cut(2731))
-	programtest.CheckDocumented(t, "../../../docs/architecture.md", "one GPU", s.program)
+	testkit.CheckPage(t, "../../../docs/architecture.md", "program: one GPU", testkit.Fenced(s.program.String()))
 }
 
 // TestExchangeOrder checks the waits of products that several devices divide and share.
