@@ -1,9 +1,11 @@
 package resident
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/split"
+	"tilework/internal/table"
 	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 )
@@ -80,6 +83,42 @@ func TestPlacement(t *testing.T) {
 		if got := placed(m); got != want {
 			t.Errorf("%d matrices of %v: placement %d, want %d", count, m.Layout, got, want)
 		}
+	}
+}
+
+// TestPlacementPage checks the table of docs/gpus.md.
+func TestPlacementPage(t *testing.T) {
+	const step, most = 64, 8192 // rows
+	kinds := []dtype.Type{dtype.BF16, dtype.F32, dtype.F64}
+	rows := [][]string{{"type"}}
+	for _, kind := range kinds {
+		rows = append(rows, []string{kind.String()})
+	}
+	for _, n := range []int{2, 4, 8} {
+		rows[0] = append(rows[0], fmt.Sprintf("%d GPUs", n))
+		d, _ := openCounted(t, n)
+		for i, kind := range kinds {
+			of := func(steps int) placement { return d.placementOf(gemm.Dense(kind, step*steps, step*steps), 1) }
+			steps := sort.Search(most/step, func(steps int) bool { return of(steps) != onFirst })
+			if got := of(steps); got != onEach {
+				t.Errorf("%d² %v on %d GPUs: placement %d, want %d", step*steps, kind, n, got, onEach)
+			}
+			rows[i+1] = append(rows[i+1], fmt.Sprintf("%d²", step*(steps-1)))
+		}
+	}
+	testkit.CheckPage(t, "../../docs/gpus.md", "computed: placement, by internal/resident.TestPlacementPage",
+		testkit.Table(rows...))
+}
+
+// TestDivisionPage checks the plan in docs/gpus.md.
+func TestDivisionPage(t *testing.T) {
+	d, _ := openCounted(t, 2)
+	if err := plain(t, d, dtype.BF16, 6144, 6144, 6144, split.Rows).with(func(x planned) error {
+		testkit.CheckPage(t, "../../docs/gpus.md", "computed: plan, by internal/resident.TestDivisionPage",
+			testkit.Fenced(table.Fold(x.division.String(), 150)))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/program"
+	"tilework/internal/table"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 )
 
@@ -65,6 +67,13 @@ func TestLimited(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLargePage checks the plan in docs/large.md.
+func TestLargePage(t *testing.T) {
+	pl := square(t, dtype.F64, gemm.Native, 49152, 16<<30)
+	testkit.CheckPage(t, "../../../docs/large.md", "computed: plan, by internal/gpu/stream.TestLargePage",
+		testkit.Fenced(table.Fold(pl.Detail(), 150)))
 }
 
 // TestStatedMinimum checks the documented minimum: 256 MiB suffice for sides of up to 50,000. The
