@@ -95,10 +95,15 @@ func TestDocumentedCommands(t *testing.T) {
 var asProcesses = func(*testing.T) {}
 
 // TestExamplesRun runs the mul, files and emulate commands of README.md in a copy of the
-// repository's root, and those of the help texts in a copy of examples/data.
+// repository's root, and those of the help texts in a copy of examples/data. README.md also shows
+// the finding of emulate.
 func TestExamplesRun(t *testing.T) {
 	asProcesses(t)
 	data, err := filepath.Abs("../../examples/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +133,13 @@ func TestExamplesRun(t *testing.T) {
 				want = 1
 			}
 			ran++
-			if _, stderr, code := run(t.Context(), args[1:]...); code != want {
+			stdout, stderr, code := run(t.Context(), args[1:]...)
+			if code != want {
 				t.Errorf("%s: %s: exit code %d, want %d, %s", where, line, code, want, stderr)
+			}
+			finding, _, _ := strings.Cut(stdout, "\n")
+			if want == 1 && !isHelp && !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), finding) {
+				t.Errorf("%s: %s: the page lacks the finding %s", where, line, finding)
 			}
 			// A second run must refuse to replace the result.
 			if i := slices.Index(args, "-o"); i > 0 && args[i+1] != "-" && !slices.Contains(args, "--force") {

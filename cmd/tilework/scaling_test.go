@@ -3,11 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
 
 	"tilework/internal/host"
+	"tilework/internal/phrase"
 	"tilework/internal/testkit"
 )
 
@@ -24,40 +26,49 @@ func predictedRows(t *testing.T, args string) (rows []scalingRow) {
 	return rows
 }
 
-// TestScalingPage compares the tables of docs/scaling.md with the predictions of the command.
+// TestScalingPage compares docs/scaling.md with the predictions of the command.
 func TestScalingPage(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scaling.md")
+	const page = "../../docs/scaling.md"
+	took := func(r scalingRow) string {
+		if r.Seconds < 1e-3 {
+			return fmt.Sprintf("%.3g µs", 1e6*r.Seconds)
+		}
+		return fmt.Sprintf("%.3g ms", 1e3*r.Seconds)
+	}
+	percent := func(r scalingRow) string { return fmt.Sprintf("%.0f %%", 100*r.Efficiency) }
+	cube := func(r scalingRow) string { return phrase.Commas(r.M) + "³" }
+
+	table := [][]string{{"bfloat16", "grid", "time", "TFLOP/s", "efficiency"}}
+	for _, r := range predictedRows(t, "--dtypes bfloat16 --sizes 8192,16384,32768") {
+		table = append(table, []string{cube(r), r.Grid, took(r), phrase.Commas(int(math.Round(r.Flops / 1e12))), percent(r)})
+	}
+	testkit.CheckPage(t, page, "computed: squares on eight GPUs, by cmd/tilework.TestScalingPage", testkit.Table(table...))
+
+	table = [][]string{{"hosts", "GPUs", "bfloat16", "float32", "float64"}}
+	smallest := predictedRows(t, "--dtypes bfloat16,float32,float64 --efficiency 85 --hosts 1..128x2")
+	n := len(smallest) / 3
+	for i, r := range smallest[:n] {
+		row := []string{fmt.Sprint(r.Hosts), fmt.Sprint(r.GPUs)}
+		for _, of := range []scalingRow{r, smallest[n+i], smallest[2*n+i]} {
+			row = append(row, cube(of)+", "+of.Grid)
+		}
+		table = append(table, row)
+	}
+	testkit.CheckPage(t, page, "computed: squares for 85 %, by cmd/tilework.TestScalingPage", testkit.Table(table...))
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := strings.ReplaceAll(string(text), ",", "") // 13,312
-	check := func(format string, args ...any) {
-		if line := fmt.Sprintf(format, args...); !strings.Contains(page, line+"\n") {
-			t.Errorf("docs/scaling.md does not have this line (apart from commas): %s", line)
-		}
+	most := fmt.Sprintf("bfloat16 on 128 hosts needs %s of each.\n", host.Bytes(uint64(smallest[n-1].MemoryBytes)))
+	if !strings.Contains(string(text), most) {
+		t.Errorf("%s lacks %q", page, most)
 	}
-	for _, r := range predictedRows(t, "--dtypes bfloat16 --sizes 8192,16384,32768") {
-		took := fmt.Sprintf("%.3g ms", 1e3*r.Seconds)
-		if r.Seconds < 1e-3 {
-			took = fmt.Sprintf("%.3g µs", 1e6*r.Seconds)
-		}
-		check("| %d³ | %s | %s | %.0f | %.0f %% |", r.M, r.Grid, took, r.Flops/1e12, 100*r.Efficiency)
-	}
-	hosts := "1,8,128"
-	if testkit.Full() {
-		hosts = "1..128x2"
-	}
-	smallest := predictedRows(t, "--dtypes bfloat16,float32,float64 --efficiency 85 --hosts "+hosts)
-	for i := range len(smallest) / 3 {
-		b, f, d := smallest[i], smallest[i+len(smallest)/3], smallest[i+2*len(smallest)/3]
-		check("| %d | %d | %d³ %s | %d³ %s | %d³ %s |", b.Hosts, b.GPUs, b.M, b.Grid, f.M, f.Grid, d.M, d.Grid)
-		if b.Hosts == 128 {
-			check("bfloat16 on 128 hosts needs %s of each.", host.Bytes(uint64(b.MemoryBytes)))
-		}
-	}
+
+	table = [][]string{{"hosts", "GPUs", "grid", "time", "efficiency"}}
 	for _, r := range predictedRows(t, "--dtypes bfloat16 --hosts 1..128x2 --sizes 65536") {
-		check("| %d | %d | %s | %.3g ms | %.0f %% |", r.Hosts, r.GPUs, r.Grid, 1e3*r.Seconds, 100*r.Efficiency)
+		table = append(table, []string{fmt.Sprint(r.Hosts), fmt.Sprint(r.GPUs), r.Grid, took(r), percent(r)})
 	}
+	testkit.CheckPage(t, page, "computed: strong scaling, by cmd/tilework.TestScalingPage", testkit.Table(table...))
 }
 
 // TestScalingGPUs checks that the error of an unknown GPU lists only names that --gpu accepts.
