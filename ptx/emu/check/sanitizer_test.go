@@ -4,28 +4,38 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit"
 	"tilework/ptx/emu"
 )
 
-// TestSanitizerRecord checks that the record of compute-sanitizer's answers lists the planted
-// faults, and prints the table that it must have.
+// TestSanitizerRecord checks the tables of the record of compute-sanitizer's answers.
 func TestSanitizerRecord(t *testing.T) {
 	const record = "../../../docs/results/sanitizer-h100.md"
-	text, err := os.ReadFile(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table strings.Builder
+	faults, counted := [][]string{{"fault", "emulator", "compute-sanitizer"}}, map[string]int{}
 	for _, c := range planted {
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", c.kernel, c.finding(), cmp.Or(c.sanitizer, "-"))
+		faults = append(faults, []string{"`" + c.kernel + "`", c.finding(), cmp.Or(c.sanitizer, "-")})
+		counted[c.sanitizer]++
 	}
-	if !strings.Contains(string(text), table.String()) {
-		t.Errorf("%s does not contain the table\n%s", record, table.String())
+	testkit.CheckPage(t, record, "computed: faults, by ptx/emu/check.TestSanitizerRecord", testkit.Table(faults...))
+
+	const both = "memcheck synccheck"
+	counted["memcheck"] += counted[both]
+	answers := [][]string{{fmt.Sprintf("answer for the %d faults", len(planted)), "faults"}}
+	for _, r := range []struct{ answer, text string }{
+		{"racecheck", "racecheck reports an error or a warning"},
+		{"memcheck", fmt.Sprintf("memcheck reports an error, in %d of them synccheck too", counted[both])},
+		{"synccheck", "synccheck reports an error"},
+		{"initcheck", "initcheck reports an error"},
+		{"ptxas", "ptxas refuses the kernel"},
+		{"hangs", "the kernel hangs until the limit, under each tool, without a report"},
+		{"", "no report"},
+	} {
+		answers = append(answers, []string{r.text, fmt.Sprint(counted[r.answer])})
 	}
+	testkit.CheckPage(t, record, "computed: answers, by ptx/emu/check.TestSanitizerRecord", testkit.Table(answers...))
 }
 
 // finding describes the finding that the kernel must give.
