@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,9 +23,9 @@ const (
 // The query of [parseQuery] follows the word table.
 var tableMark = regexp.MustCompile(`(?ms)^<!-- table\n(.*?)-->\n(.*?)^<!-- end -->\n`)
 
-// computedMark matches a table with figures that are computed, not measured. The comment names the
-// source: the command that prints them, or arithmetic.
-var computedMark = regexp.MustCompile(`(?m)^<!-- computed: \S.* -->\n(\|.*\n)+`)
+// computedMark matches a table with figures that are computed, not measured, or the comment above
+// another text. The comment names the test that compares it, with [testkit.CheckPage].
+var computedMark = regexp.MustCompile(`(?m)^<!-- (computed: \S.*, by (\S+)\.Test\w+) -->\n(\|.*\n)*`)
 
 // TestPages checks that the tables of measurements in README.md and docs follow from the committed
 // records, and that each has a query. TILEWORK_UPDATE=1 rewrites the tables.
@@ -67,6 +69,11 @@ func testPage(t *testing.T, file string) (tables int) {
 		}
 		return generated
 	})
+	for _, mark := range computedMark.FindAllStringSubmatch(want, -1) {
+		if !compared(t, mark[2], mark[1]) {
+			t.Errorf("no test in %s compares the text after %q", mark[2], mark[1])
+		}
+	}
 	if line := unmarked(want); line != "" {
 		t.Errorf("a table quotes measurements without a query: %s", line)
 	}
@@ -76,6 +83,21 @@ func testPage(t *testing.T, file string) (tables int) {
 		}
 	}
 	return tables
+}
+
+// compared reports whether a test in folder has the comment of a computed text.
+func compared(t *testing.T, folder, comment string) bool {
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(text), strconv.Quote(comment))
+	})
 }
 
 // tableOf returns the table of a query on a page in the folder dir.
@@ -121,8 +143,9 @@ func TestUnmarked(t *testing.T) {
 		{"| n | 200 | 1000 |\n| --- | --- | --- |\n| GEMM | 4.9 | 7.7 |\n", true},
 		{query + "| N | µs |\n<!-- end -->\n", false},
 		{query + "| N | µs |\n<!-- end -->\n\n| N | µs |\n", true},
-		{"<!-- computed: tilework explain naive -->\n| limit | 66.9 TFLOP/s |\n", false},
-		{"<!-- computed: tilework explain naive -->\n| limit |\n\n| limit | 66.9 TFLOP/s |\n", true},
+		{"<!-- computed: tilework explain, by internal/a.TestA -->\n| limit | 66.9 TFLOP/s |\n", false},
+		{"<!-- computed: tilework explain, by internal/a.TestA -->\n| limit |\n\n| limit | 66.9 TFLOP/s |\n", true},
+		{"<!-- computed: by hand -->\n| limit | 66.9 TFLOP/s |\n", true},
 		{"| option | operation |\n| --- | --- |\n| `WithBias` | adds a row |\n", false},
 		{"The product takes 2.9 µs.\n", false},
 	} {
