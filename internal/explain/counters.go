@@ -130,10 +130,10 @@ const ldPeriod = 128
 func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 	const maxSide = 64 // elements
 	side := func(n, tile int) int {
-		if most := max(maxSide/tile, 1) * tile; n > most {
-			return most
+		if n <= maxSide {
+			return n
 		}
-		return n
+		return min(n, max(maxSide/tile, 1)*tile)
 	}
 	q := *p
 	q.M, q.N, q.K = side(p.M, s.M), side(p.N, s.N), side(p.K, max(s.K, 1))

@@ -271,6 +271,22 @@ func TestSwapAB(t *testing.T) {
 	suite{seed: seed, ways: ways, open: checked, perWay: 4}.run(t)
 }
 
+// TestNarrowed runs the conformance suite under the checkers for tiles with an N that is no
+// multiple of 64: cooperative and ping-pong, with fewer than 64 rows, with one subtile and with
+// several, with split-K and serial parts, and with subtiles that TMA cannot store.
+func TestNarrowed(t *testing.T) {
+	seed := testrand.Seed(t)
+	var ways []gputest.Way
+	for _, s := range []string{"64x40x64/2x10/3", "128x112x64/2x28/3", "16x24x128/2x6/3", "32x144x64/2x36/3",
+		"128x80x128/2x20/3", "64x120x128/2x30/3", "128x56x64/2x14/3*4", "64x72x64/2x18/3+3", "64x240x64/2x60/2",
+		"64x88x64/2x22/3", "16x224x128/2x56/2"} {
+		if w := way(t, "wgmma", gemm.Native, s); testkit.Full() || len(ways) < 8 {
+			ways = append(ways, w)
+		}
+	}
+	suite{seed: seed, ways: ways, open: checked, perWay: 4}.run(t)
+}
+
 // TestPackedBatches checks batches of operands that TMA or wgmma cannot read in their layout, so
 // that the plan packs them. It covers one type and each precision that needs packing, and swapAB.
 func TestPackedBatches(t *testing.T) {

@@ -23,11 +23,14 @@ import (
 // chunks.
 func TestSwapABConflicts(t *testing.T) {
 	tf32, bf16 := swapABProblem(t, 64, 128, 256), testkit.Product(t, dtype.BF16, dtype.BF16, 96, 128, 256)
+	nt := testkit.Product(t, dtype.BF16, dtype.BF16, 128, 240, 256)
+	nt.Layouts[gemm.B] = gemm.Dense(dtype.BF16, 240, 256).T()
 	for _, c := range []struct {
 		p         *gemm.Problem
 		tile      string
 		conflicts float64
-	}{{tf32, "64x64x32/2x16/3t", 2}, {tf32, "64x64x32/2x16/3t*2", 1}, {bf16, "64x96x64/2x24/3t", 0.1}} {
+	}{{tf32, "64x64x32/2x16/3t", 2}, {tf32, "64x64x32/2x16/3t*2", 1}, {bf16, "64x96x64/2x24/3t", 0.1},
+		{nt, "64x40x64/2x10/3", 0.1}, {nt, "128x112x64/2x28/3", 0.1}} {
 		p, d := c.p, devicetest.Checked(t, check.Options{MaxConflicts: c.conflicts})
 		plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Tile: c.tile})
 		if err != nil {

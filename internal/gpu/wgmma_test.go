@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -48,7 +49,10 @@ func TestWgmmaShapes(t *testing.T) {
 		{"16x32x64/2x8/12", ""},
 		{"32x32x64/2x8/4c2", "a cluster with N of 32"},
 		{"128x256x64/1x64/4", "1 rows per thread: want 2 or 4"},
-		{"128x96x64/2x24/4", "N is 96: want 16, 32, 64, 128, 192 or 256"},
+		{"128x96x64/2x24/4", ""},
+		{"128x100x64/2x25/4", "N is 100: want a multiple of 8 up to 256"},
+		{"128x136x64/2x34/4", "N is 136: want a multiple of 16, of which half can be stored"},
+		{"128x96x64/2x24/4c2", "a multiple of 32 columns for each"},
 		{"128x24x64/2x6/4t", ""},
 		{"128x12x64/2x3/4t", "N is 12: want a multiple of 8 up to 256"},
 		{"128x264x64/2x66/4t", "N is 264: want a multiple of 8 up to 256"},
@@ -136,4 +140,80 @@ func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
 		t.Fatal(err)
 	}
 	return &p
+}
+
+// TestNarrowedRefused checks that Check rejects a tile with an N of 40 for products that it cannot
+// compute, and names N.
+func TestNarrowedRefused(t *testing.T) {
+	kMajor := func(in, out dtype.Type) gemm.Problem {
+		p := *testkit.Product(t, in, out, 64, 64, 128)
+		p.Layouts[gemm.B] = gemm.Dense(in, 64, 128).T()
+		return p
+	}
+	bf16, f32, scaled := kMajor(dtype.BF16, dtype.BF16), kMajor(dtype.F32, dtype.F32), kMajor(dtype.F8E4M3, dtype.BF16)
+	scaled.Layouts[gemm.ScaleA], scaled.Layouts[gemm.ScaleB] = gemm.Dense(dtype.F32, 64, 1), gemm.Dense(dtype.F32, 1, 1)
+	tf32, err := f32.WithPrecision(gemm.TF32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f32x3, err := f32.WithPrecision(gemm.F32x3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mnMajor := *testkit.Product(t, dtype.BF16, dtype.BF16, 64, 64, 128)
+	gated, int8 := bf16, kMajor(dtype.I8, dtype.I32)
+	gated.Epilogue.Gated, gated.Layouts[gemm.Up] = true, gated.Layouts[gemm.B]
+	for _, c := range []struct {
+		name, tile, want string // want is part of the error, or "" for none
+		p                gemm.Problem
+	}{
+		{"bfloat16", "64x40x64/2x10/3", "", bf16},
+		{"int8", "64x40x128/2x10/3", "N is 40: wgmma of int8", int8},
+		{"MN-major B", "64x40x64/2x10/3", "N is 40 with an MN-major B", mnMajor},
+		{"block scales", "64x40x128/2x10/3", "N is 40 with block scales", scaled},
+		{"tf32", "64x40x32/2x10/3", "N is 40: want a multiple of 64", tf32},
+		{"f32x3", "64x40x64/2x10/3", "N is 40: want a multiple of 64", f32x3},
+		{"gate", "64x40x64/2x10/3", "a gated epilogue wants N of 128", gated},
+	} {
+		s, err := sm90.WGMMA.ParseTile(c.tile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = sm90.WGMMA.Check(&c.p, s, kernel.Align{}, nil)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) ||
+			!strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: Check returned %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestClusterAlongKTypes checks that a cluster along K has the result of one block for each element
+// type of the result, whose subtiles hold accumulators in every case.
+func TestClusterAlongKTypes(t *testing.T) {
+	d := devicetest.FewSMs(t, emu.Options{})
+	for _, out := range []dtype.Type{dtype.F8E4M3, dtype.BF16, dtype.F32} {
+		p := testkit.Product(t, dtype.F8E4M3, out, 128, 64, 256)
+		a, b := make([]byte, p.A().Bytes()), make([]byte, p.B().Bytes())
+		for i := range a {
+			p.In().Set(a, i, float64(i%3-1))
+		}
+		for i := range b {
+			p.In().Set(b, i, float64(i%5-2)/64)
+		}
+		var results [][]byte
+		for _, tile := range []string{"128x64x128/2x16/4", "128x64x128/2x16/4k2"} {
+			plan, err := stream.New(d).Plan(p, exec.Options{Kernel: sm90.WGMMA.Name, Tile: tile})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := make([]byte, p.C().Bytes())
+			if err := plan.Run(t.Context(), gemm.Buffers{gemm.A: a, gemm.B: b, gemm.C: c}); err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, c)
+		}
+		if !bytes.Equal(results[0], results[1]) {
+			t.Errorf("%v: a cluster along K has another result than one block", out)
+		}
+	}
 }

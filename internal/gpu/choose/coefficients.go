@@ -165,7 +165,6 @@ type wgmmaCosts struct {
 	promote   float64 // cycles in which threads add a promotion to their sums
 	part      float64 // cycles for 64 columns of 8-bit floats' sums that are not hidden
 	partAlone float64 // the same where only one warpgroup multiplies at a time
-	norm      float64 // exponent of the norm that combines the times of a step's parts
 	scales    float64 // cycles with block scales
 	owners    float64 // cycles with block scales of each column
 
@@ -183,6 +182,7 @@ type wgmmaCosts struct {
 	few     float64 // part of these cycles where each SM has one tile, and most tiles are inside
 	tail    float64 // cycles of TMA for a row of a box that ends outside of the matrix along K
 	memory  float64 // factor of memory's rate: some of an operand is left in the L2 cache
+	paired  float64 // factor of memory's rate for an SM at most, if the other SM of its TPC loads too
 	// missed is the part of the repeated loads of operands that the L2 cache misses, where the
 	// operands are many times its size. Blocks that share an operand do not load it at the same
 	// time. An estimate: bfloat16 16384³ on an H100 ran at 0.55 of the speed of cuBLASLt in the tile

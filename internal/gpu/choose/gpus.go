@@ -22,40 +22,39 @@ var h200 = coefficients{
 		memory: 0.97, shortRun: 0.954,
 	},
 	skinny: skinnyCosts{
-		launch: 669, block: 574, exposed: 1.82, partExposed: 1.5, latency: 1000, memory: 1.33, cacheLatency: 257,
-		l2Rate: 33.3, sector: 0.215, line: 0.354, single: 1.45, shortRow: 0.0809,
+		launch: 665, block: 569, exposed: 1.83, partExposed: 1.5, latency: 1020, memory: 1.39, cacheLatency: 255,
+		l2Rate: 33.5, sector: 0.213, line: 0.358, single: 1.45, shortRow: 0.123,
 	},
 	mma: mmaCosts{
-		launch: 1780, block: 663, later: 0.262,
+		launch: 1780, block: 661, later: 0.266,
 		rates: map[dtype.Type]float64{
 			dtype.F64: 128, dtype.F32: 440, dtype.F16: 682, dtype.BF16: 682, dtype.F8E4M3: 450, dtype.F8E5M2: 450,
 			dtype.I8: 1100,
 		},
-		fill: 103, copyIssue: 3.07, multiply: 145, storeIssue: 34.2, rowIssue: 9.25, rowWait: 22.7, exchange: 8.1,
-		step: 260, stepExposed: 0.267, copyExposed: 0.285, copy: 9.7, byteRun: 46.7, single: 8.01,
-		singleWait: 608, l2Rate: 31.1,
-		spillStart: 32.9, spillStep: 25,
-		memory: 1.46, narrow: 0.267, storeRate: 0.445, shortRow: 42.2, storeExposed: 0.819, rowExposed: 0.337,
+		fill: 106, copyIssue: 3.07, multiply: 145, storeIssue: 34.4, rowIssue: 9.19, rowWait: 25, exchange: 8.27,
+		step: 256, stepExposed: 0.269, copyExposed: 0.281, copy: 9.67, byteRun: 46.6, single: 7.86,
+		singleWait: 576, l2Rate: 30.2,
+		spillStart: 33.1, spillStep: 25,
+		memory: 1.42, narrow: 0.189, storeRate: 0.457, shortRow: 34.2, storeExposed: 0.837, rowExposed: 0.37,
 	},
 	wgmma: wgmmaCosts{
-		launch: 3610, crowd: 1220, fill: 118, restart: 3160, exposed: 0.325,
-		rate: 29.4, issue: 6.18, latency: 2500, meet: 256, together: 1.09, fragments: 192, further: 58.2,
-		norm:    8.4,
-		promote: 118, part: 3.75, partAlone: 19.3, scales: 130, owners: 450,
-		power: 0.1, sustained: 712000,
-		alone: 0.903, hotRate: 76.4, skewed: 1.68, sectors: 1.24, outside: 4.25, few: 0.185, tail: 3.35,
-		memory: 1.17, missed: 0.32,
-		end: 395, subtile: 552, byWarps: 621, shifted: 793,
-		rows: 41.7, narrowRows: 55.8, residualRate: 0.6, torn: 0.81, edge: 194, activationRate: 8,
-		clusterMeet: 3200, clusterRate: 6.81, pair: 44.5, partials: 0.66,
-		packLaunch: 3440, copyRate: 48.1, transposeRate: 15.5, batchRate: 10,
+		launch: 3480, crowd: 1420, fill: 97.7, restart: 5490, exposed: 0.231,
+		rate: 30.3, issue: 1.31, latency: 2290, meet: 238, together: 1.1, fragments: 254, further: 60,
+		promote: 119, part: 5.79, partAlone: 18.8, scales: 130, owners: 450,
+		power: 0.135, sustained: 642000,
+		alone: 0.878, hotRate: 77.5, skewed: 1.72, sectors: 1.29, outside: 4.72, few: 0.112, tail: 4.96,
+		memory: 1.21, paired: 1.09, missed: 0.32,
+		end: 404, subtile: 566, byWarps: 836, shifted: 998,
+		rows: 53.2, narrowRows: 40.8, residualRate: 0.6, torn: 1.34, edge: 146, activationRate: 8,
+		clusterMeet: 4170, clusterRate: 7.58, pair: 65.3, partials: 0.885,
+		packLaunch: 3400, copyRate: 48.9, transposeRate: 14.2, batchRate: 10,
 	},
 }
 
 // h100 holds the coefficients of an H100 with HBM3 at 1980 MHz: an H200 with slower memory.
 var h100 = h200.with(func(c *coefficients) {
-	c.machine.memoryRate, c.machine.l2Rate, c.mma.memory = 11.4, 48, 1.15
-	c.tiled.launch, c.mma.launch = 1850, 1840
+	c.machine.memoryRate, c.machine.l2Rate, c.mma.memory = 11.4, 48, 1.19
+	c.tiled.launch, c.mma.launch = 1850, 1860
 })
 
 // ampere holds the coefficients of GPUs from sm_80 on. None was measured. They are those of an

@@ -127,6 +127,16 @@ func overlap(times ...float64) float64 {
 	return math.Sqrt(math.Sqrt(sum))
 }
 
+// tightOverlap is [overlap] with the 8-norm: several times add less to the longest.
+func tightOverlap(times ...float64) float64 {
+	sum := 0.0
+	for _, t := range times {
+		t *= t
+		sum += t * t * t * t
+	}
+	return math.Sqrt(math.Sqrt(math.Sqrt(sum)))
+}
+
 // norm returns the p-norm of numbers that are not negative, which is at least the largest of them.
 func norm(p float64, x ...float64) float64 {
 	most, sum := slices.Max(x), 0.0

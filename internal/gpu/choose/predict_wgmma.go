@@ -3,6 +3,7 @@ package choose
 import (
 	"slices"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
@@ -16,7 +17,25 @@ func wgmmaTiles(j *job) []kernel.Tile {
 	k := swizzleK(j)
 	parts := sm90.PartTiles(k)
 	return slices.DeleteFunc(slices.Clone(sm90.WGMMA.Tiles), func(s kernel.Tile) bool {
-		return s.K != k || slices.Contains(parts, s) || j.isTooHigh(s)
+		return s.K != k || slices.Contains(parts, s) || j.isTooHigh(s) || j.narrowsInVain(s)
+	})
+}
+
+// narrowsInVain reports whether a narrowed tile is no candidate: its rows are too many or too few
+// for C, a narrower one needs equally many tiles, or the tiles take more than four rounds, in which
+// the last one matters little.
+func (j *job) narrowsInVain(s kernel.Tile) bool {
+	if !sm90.IsNarrowed(s) || j.Precision == gemm.TF32 {
+		return false
+	}
+	const rounds, few = 4, 16 // rows of C: those of the lowest narrowed tiles
+	needless := s.M > sm90.WarpgroupRows && j.M <= sm90.WarpgroupRows || (s.M == few) != (j.M <= few)
+	if needless || !j.packing(s).product.B().Trans || kernel.TileCount(j.Problem, s) > rounds*j.device.SMs {
+		return true
+	}
+	inVain := func(n int) bool { return n < s.N && kernel.Tiles(j.N, n) == kernel.Tiles(j.N, s.N) }
+	return inVain(sm90.WarpgroupRows) || slices.ContainsFunc(sm90.NarrowedColumns, func(n int) bool {
+		return inVain(n) && (j.In() != dtype.I8 || n%16 == 0)
 	})
 }
 
@@ -152,7 +171,7 @@ func (t *wgmmaTile) loop(active float64) float64 {
 // in the given cycles. It takes longer than the longest of its parts, whose times vary.
 func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
-	step := norm(n.norm, t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
+	step := tightOverlap(t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
 	if s.SwapAB && t.Precision == gemm.TF32 { // threads load fragments
 		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
 	}
@@ -246,7 +265,7 @@ func (t *wgmmaTile) store() float64 {
 
 // subtiles returns the subtiles of 64 rows of a tile.
 func (t *wgmmaTile) subtiles() float64 {
-	return float64(ints.CeilDiv(t.c.Out.Bytes(t.c.ColumnsOfC()), frag.SwizzleBytes))
+	return float64(ints.CeilDiv(t.c.ColumnsOfC(), sm90.SubtileColumns(*t.c)))
 }
 
 // crowded returns the factor by which the warpgroups of a block slow each other's stores down.

@@ -147,7 +147,22 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 		once += bytes
 		repeated += max(1-m.l2Bytes*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
 	}
-	return m.ramp + cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
+	return m.ramp + t.pairing()*cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
+}
+
+// pairing returns how much longer memory takes to deliver the operands because SMs are idle. The
+// two SMs of a TPC that both load get little more than their shares of memory's rate, even if other
+// SMs are idle: 80 blocks on an H200 get 3.1 TB/s, and 64 or 128 blocks 4.5. As long as half of the
+// SMs suffice, each block has a TPC of its own, and nothing but latency limits its loads.
+func (t *wgmmaTile) pairing() float64 {
+	round := func(blocks float64) float64 {
+		if 2*blocks <= t.sms {
+			return 1
+		}
+		return max(t.sms/(blocks*t.n.paired), 1)
+	}
+	full := float64(t.rounds-1) * t.active
+	return (full*round(t.active) + t.last*round(t.last)) / (full + t.last)
 }
 
 // loadedBytes returns the bytes of A or B as they are loaded.

@@ -1,6 +1,7 @@
 package choose_test
 
 import (
+	"maps"
 	"testing"
 
 	"tilework/dtype"
@@ -52,7 +53,8 @@ func TestMMACandidates(t *testing.T) {
 
 // TestWGMMACandidates checks that every tile of wgmma for the type is a candidate, with swapAB only
 // the lowest of those that cover C with equally many tiles, that its grid fits the GPU, and that no
-// part of K is shorter than a step, for random products and GPUs.
+// part of K is shorter than a step, for random products and GPUs. Narrowed tiles have a test of
+// their own.
 func TestWGMMACandidates(t *testing.T) {
 	rng := testrand.New(t)
 	for range 500 {
@@ -73,8 +75,9 @@ func TestWGMMACandidates(t *testing.T) {
 			if n := s.ClusterBlocks(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
 				t.Errorf("%v on %d SMs: %v has a grid of %v in clusters of %v, %v", p, d.SMs, s, g, cluster, err)
 			}
-			s.SplitK = 0
-			whole[s] = true
+			if s.SplitK = 0; !sm90.IsNarrowed(s) {
+				whole[s] = true
+			}
 		}
 		const widths = 2 // columns of C in a tile with swapAB: 128 or 64
 		heights, step := map[int]bool{}, sm90.SwapABStep
@@ -86,6 +89,51 @@ func TestWGMMACandidates(t *testing.T) {
 		}
 		if want := len(sm90.BaseTiles) + len(sm90.FurtherTiles[64]) + widths*len(heights); len(whole) != want {
 			t.Errorf("%v on %d SMs: %d tiles, want %d", p, d.SMs, len(whole), want)
+		}
+	}
+}
+
+// TestNarrowedCandidates checks which narrowed tiles are candidates, for random products with a
+// K-major B: those whose rows C needs, and of those that cover C with equally many tiles only the
+// narrowest, unless one of 64 columns is among them. With an MN-major B there are none.
+func TestNarrowedCandidates(t *testing.T) {
+	rng := testrand.New(t)
+	narrowed := func(p *gemm.Problem) map[[2]int]bool {
+		all := map[[2]int]bool{}
+		for _, c := range choose.CandidatesOf(sm90.WGMMA, p, kernel.Align{}, h200) {
+			if s := c.Config.Tile; sm90.IsNarrowed(s) {
+				all[[2]int{s.M, s.N}] = true
+			}
+		}
+		return all
+	}
+	for range 200 {
+		m, n := 1+rng.IntN(1<<rng.IntN(13)), 2+rng.IntN(1<<rng.IntN(15))
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, m, n, 512)
+		if got := narrowed(p); len(got) > 0 {
+			t.Errorf("%v: narrowed tiles %v with an MN-major B", p, got)
+		}
+		p.Layouts[gemm.B] = gemm.Dense(dtype.BF16, n, 512).T()
+		want := map[[2]int]bool{}
+		for _, rows := range []int{16, 64, 128} {
+			if (rows == 16) != (m <= 16) || rows == 128 && m <= 64 {
+				continue
+			}
+			least := map[int]int{kernel.Tiles(n, 64): 64} // columns by the number of tiles
+			for _, cols := range sm90.NarrowedColumns {
+				across := kernel.Tiles(n, cols)
+				if now, ok := least[across]; !ok || cols < now {
+					least[across] = cols
+				}
+			}
+			for across, cols := range least {
+				if cols != 64 && kernel.Tiles(m, rows)*across <= 4*h200.SMs {
+					want[[2]int{rows, cols}] = true
+				}
+			}
+		}
+		if got := narrowed(p); !maps.Equal(got, want) {
+			t.Errorf("%v: narrowed tiles %v, want %v", p, got, want)
 		}
 	}
 }

@@ -14,10 +14,13 @@ func TensorMapOf(l gemm.Layout, elem ptx.Type, at device.Ptr, box []int) ptx.Ten
 	if elem.Bits() == 8 {
 		elem = ptx.U8
 	}
-	unit := l.Type.Elements(MaxVectorBytes)
+	unit, swizzle := l.Type.Elements(MaxVectorBytes), frag.SwizzleBytes
+	if elem.Bytes()*box[0] != swizzle {
+		swizzle = 0
+	}
 	return ptx.TensorMap{
 		Element: elem, Base: uint64(at), Dims: []int{l.Cols, l.Rows},
 		Strides: []int{ints.CeilDiv(l.LD, unit) * MaxVectorBytes}, // the LD of a single row is arbitrary
-		Box:     box, Swizzle: frag.SwizzleBytes,
+		Box:     box, Swizzle: swizzle,
 	}
 }

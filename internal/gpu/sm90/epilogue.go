@@ -10,7 +10,7 @@ import (
 )
 
 // An epilogue emits the epilogue of a consumer warpgroup. It processes the accumulators in subtiles
-// of 64 rows of 128 bytes, which pass through shared memory. In most cases they hold finished
+// of 64 rows, which pass through shared memory. In most cases they hold finished
 // elements of C, which TMA copies while the threads continue, or which the warps copy if TMA
 // cannot; see [epilogue.storeSubtiles]. Otherwise they hold accumulators; see [epilogue.storeRows].
 type epilogue struct {
@@ -121,10 +121,10 @@ func (ep *epilogue) prefetchResidual() {
 // into the buffer of that subtile.
 func (ep *epilogue) loadResidual(n int) {
 	k, buffers := ep.w.Kernel, subtileBuffers(ep.w.Config)
-	elements := ep.w.Config.Out.Elements(frag.SwizzleBytes)
+	elements := SubtileColumns(ep.w.Config)
 	across := ep.w.Config.ColumnsOfC() / elements
 	at := k.Mad(ep.warpgroup, buffers, n%buffers)
-	ep.w.residualFull.ArriveExpectTx(at, validRows(ep.w.Config.Tile)*frag.SwizzleBytes)
+	ep.w.residualFull.ArriveExpectTx(at, validRows(ep.w.Config.Tile)*ep.w.Config.Out.Bytes(elements))
 	ep.w.tensorResidual.Load(ep.buffer(n%buffers).Ptr, ep.w.residualFull.At(at), k.Add(ep.col0, n%across*elements),
 		k.Add(ep.row0, n/across*WarpgroupRows))
 }
@@ -204,7 +204,7 @@ func (ep *epilogue) addOldC(x *pairs) {
 	}
 	ep.w.If(ep.w.ReadC, func() {
 		for first := 0; first < len(x.values); first += ahead {
-			old := make([][]build.Reg, ahead)
+			old := make([][]build.Reg, min(ahead, len(x.values)-first))
 			for n := range old {
 				old[n] = x.loadOldC(x.position(first + n))
 			}
@@ -264,7 +264,7 @@ func (ep *epilogue) residualInSubtile(memory build.Array, pairs int) (all [][]bu
 	}
 	elem := kernel.PTXTypes[ep.w.Config.Out]
 	for n := 0; n < pairs; n += 4 {
-		for _, x := range k.LoadMatrices(ep.stmatrixRow(memory, 2*n), 4, false) {
+		for _, x := range k.LoadMatrices(ep.stmatrixRow(memory, 2*n), min(4, pairs-n), false) {
 			half := func(bits build.Reg) build.Reg { return k.Bits(elem, k.To(ptx.U16, bits)) }
 			all = append(all, []build.Reg{half(k.To(ptx.U32, x)), half(k.Shr(k.To(ptx.U32, x), 16))})
 		}

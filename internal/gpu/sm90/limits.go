@@ -14,10 +14,10 @@ func checkTile(s kernel.Tile) *kernel.Reason {
 	switch {
 	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
 		return kernel.Because("%d rows per thread: want 2 or 4", s.RowsPerThread)
-	case s.SwapAB && (s.N%8 != 0 || s.N < 8 || s.N > 256):
+	case s.N%8 != 0 || s.N < 8 || s.N > 256:
 		return kernel.Because("N is %d: want a multiple of 8 up to 256", s.N)
-	case !s.SwapAB && s.N != 16 && s.N != 32 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
-		return kernel.Because("N is %d: want 16, 32, 64, 128, 192 or 256", s.N)
+	case !s.SwapAB && s.N > StoredColumns && s.N%16 != 0:
+		return kernel.Because("N is %d: want a multiple of 16, of which half can be stored", s.N)
 	case cols != s.N:
 		return kernel.Because("%d columns per thread: want a quarter of N, %d", s.ColsPerThread, s.N/frag.Quad)
 	case sums > 128 || s.M > 2*rows && sums > 96:
@@ -68,8 +68,13 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 	r, operands := ArithmeticOf(p.In(), p.Precision), kernel.CountOperands(p.Epilogue)
 	sums := s.RowsPerThread * s.ColsPerThread
 	_, scaleSide := p.ScaleSides()
-	if s.SwapAB {
+	switch {
+	case s.SwapAB:
 		if why := checkSwapAB(p, s); why != nil {
+			return why
+		}
+	case IsNarrowed(s):
+		if why := checkNarrowed(p, s); why != nil {
 			return why
 		}
 	}
@@ -80,7 +85,8 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 		return kernel.Because("N is %d: wgmma of int8 wants 8, 24 or a multiple of 16", s.N)
 	case Consumers(s) > 2 && len(r.Promotions) > 0:
 		return kernel.Because("too few registers for accumulator promotion of %v", p.In())
-	case s.SwapAB && r.PromotesEveryStep() && PerStepPromotionCols(kernel.Config{Tile: s}) < min(s.N, leastPromoted):
+	case (s.SwapAB || IsNarrowed(s)) && r.PromotesEveryStep() &&
+		PerStepPromotionCols(kernel.Config{Tile: s}) < min(s.N, leastPromoted):
 		return kernel.Because("N is %d: promotion wants equal parts of at least %d columns", s.N, leastPromoted)
 	case scaleSide > 0 && s.RowsPerThread > 2:
 		return kernel.Because("too few registers for block scales with %d rows per thread", s.RowsPerThread)
@@ -98,6 +104,20 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 		return kernel.Because("too few registers for block scales and the totals of serial parts")
 	case s.Stages < len(r.Terms):
 		return kernel.Because("want at least %d stages for precision %v", len(r.Terms), p.Precision)
+	}
+	return nil
+}
+
+// checkNarrowed returns a reason unless tile s, which has an N of no multiple of 64, can compute p.
+func checkNarrowed(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
+	q, _ := kernel.Repack(p, s, kernel.Align{})
+	switch {
+	case p.In().Bits() == 32:
+		return kernel.Because("N is %d: want a multiple of 64, 32 or 16 for %v", s.N, p.In())
+	case p.BlockScaled():
+		return kernel.Because("N is %d with block scales: want a multiple of %d", s.N, WarpgroupRows)
+	case !q.B().Trans: // TMA loads boxes of 64 columns
+		return kernel.Because("N is %d with an MN-major B: want a multiple of %d", s.N, WarpgroupRows)
 	}
 	return nil
 }

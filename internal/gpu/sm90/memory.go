@@ -24,11 +24,46 @@ func StoresWithTMA(c kernel.Config) bool {
 	return fillsSubtiles(c) && c.Out.Bytes(c.VecC) == kernel.MaxVectorBytes
 }
 
-// fillsSubtiles reports whether a block has at least 128 bytes per row of C. 8-bit elements take
+// fillsSubtiles reports whether a row of a subtile is long enough for TMA. 8-bit elements take
 // another path, because a thread has only two neighbours in a row.
 func fillsSubtiles(c kernel.Config) bool {
+	return c.Out.Bits() > 8 && c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && SubtileColumns(c) >= leastSubtile
+}
+
+// leastSubtile is the least number of columns of a subtile that TMA stores.
+const leastSubtile = 24
+
+// SubtileColumns returns the number of columns of C in a subtile of finished elements: those in 128
+// bytes, which TMA swizzles, or [oddColumns] if they do not divide the columns of a tile.
+func SubtileColumns(c kernel.Config) int {
 	_, cols := kernel.SwapAB(c.Tile, c.Tile.M, c.ColumnsOfC())
-	return c.Out.Bits() > 8 && c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && c.Out.Bytes(cols) >= frag.SwizzleBytes
+	if whole := c.Out.Elements(frag.SwizzleBytes); cols%whole == 0 {
+		return whole
+	}
+	return oddColumns(cols)
+}
+
+// oddColumns returns the largest odd multiple of 8 below 64 that divides the columns of a tile. The
+// rows of a subtile with as many columns are in different banks without a swizzle.
+func oddColumns(cols int) int {
+	n := 56
+	for cols%n != 0 {
+		n -= 16
+	}
+	return n
+}
+
+// swizzlesSubtiles reports whether the rows of subtiles have 128 bytes, which are swizzled.
+func swizzlesSubtiles(c kernel.Config) bool {
+	return subtileBytes(c) == WarpgroupRows*frag.SwizzleBytes
+}
+
+// subtileBytes returns the shared memory of a subtile, of finished elements or of accumulators.
+func subtileBytes(c kernel.Config) int {
+	if finishesSubtiles(c) {
+		return WarpgroupRows * c.Out.Bytes(SubtileColumns(c))
+	}
+	return WarpgroupRows * frag.SwizzleBytes
 }
 
 // finishesSubtiles reports whether the threads write finished elements of C to the subtiles, which
@@ -42,8 +77,9 @@ func finishesSubtiles(c kernel.Config) bool {
 // would be copied alone.
 func CopiesRows(c kernel.Config) bool {
 	across := c.Out.Bytes(c.ColumnsOfC()) / frag.SwizzleBytes
-	return fillsSubtiles(c) && c.Out.Bytes(c.VecC) < kernel.MaxVectorBytes && c.Out.Bits() == 16 &&
-		(across == 1 || across%2 == 0) && !c.Tile.SwapAB && !c.Epilogue.Residual
+	return fillsSubtiles(c) && c.Out.Bytes(SubtileColumns(c)) == frag.SwizzleBytes &&
+		c.Out.Bytes(c.VecC) < kernel.MaxVectorBytes && c.Out.Bits() == 16 && (across == 1 || across%2 == 0) &&
+		!c.Tile.SwapAB && !c.Epilogue.Residual
 }
 
 // loadsResidualWithTMA reports whether TMA loads the residual into the subtile that C is stored
@@ -75,7 +111,7 @@ func sharedBytes(c kernel.Config) int {
 	a, b := operandShapes(c)
 	n := c.Tile.Stages * (a.StageBytes() + b.StageBytes())
 	if c.Tile.SplitK < 2 {
-		n += Consumers(c.Tile) * subtileBuffers(c) * WarpgroupRows * frag.SwizzleBytes
+		n += Consumers(c.Tile) * subtileBuffers(c) * subtileBytes(c)
 	}
 	return n
 }
@@ -90,7 +126,7 @@ func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorM
 		kernel.TensorMapOf(p.Layouts[gemm.A], elem, m[gemm.A], a.Box()),
 		kernel.TensorMapOf(p.Layouts[gemm.B], elem, m[gemm.B], b.Box()),
 	}
-	box := []int{c.Out.Elements(frag.SwizzleBytes), validRows(c.Tile)}
+	box := []int{SubtileColumns(c), validRows(c.Tile)}
 	if c.Tile.SwapAB {
 		box[1] = swapABBoxRows(c)
 	}
@@ -119,8 +155,7 @@ func subtileBuffers(c kernel.Config) int {
 	if c.Tile.SwapAB {
 		return 2
 	}
-	if count := ints.CeilDiv(c.Out.Bytes(rows/WarpgroupRows*cols), frag.SwizzleBytes); count%2 != 0 ||
-		!finishesSubtiles(c) {
+	if count := rows / WarpgroupRows * cols / SubtileColumns(c); count%2 != 0 || !finishesSubtiles(c) {
 		return 1
 	}
 	return 2

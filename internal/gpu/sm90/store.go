@@ -1,12 +1,11 @@
 package sm90
 
 import (
-	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 	"tilework/ptx/build"
 )
 
-// A subtile is 64 rows of 128 bytes of C that TMA stores together.
+// A subtile is 64 rows of some columns of C that TMA stores together; see [SubtileColumns].
 type subtile struct {
 	down, across int         // first row and column in the warpgroup's part of C
 	row, col     build.Reg   // first row and column in C
@@ -28,7 +27,7 @@ func (ep *epilogue) subtileAt(down, across int, row, col build.Reg) subtile {
 // subtilesBefore returns the number of subtiles before row down and column across of the
 // warpgroup's part of C.
 func (ep *epilogue) subtilesBefore(down, across int) int {
-	return ep.w.Config.Out.Bytes(down/WarpgroupRows*ep.w.Config.ColumnsOfC()+across) / frag.SwizzleBytes
+	return (down/WarpgroupRows*ep.w.Config.ColumnsOfC() + across) / SubtileColumns(ep.w.Config)
 }
 
 // storeSubtiles finishes the accumulators of one subtile after the other and writes them to shared
@@ -36,8 +35,8 @@ func (ep *epilogue) subtilesBefore(down, across int) int {
 // works on the next.
 func (ep *epilogue) storeSubtiles(down int, row, col build.Reg, acc []build.Reg) {
 	ep.convertVectors()
-	width := frag.SwizzleBytes / ep.w.subtiles.Elem().Bytes() // columns of a subtile
-	each := width / 8 * 4                                     // accumulators of a thread in a subtile
+	width := SubtileColumns(ep.w.Config)
+	each := width / 8 * 4 // accumulators of a thread in a subtile
 	var up []build.Reg
 	if ep.w.Config.ComputesGate() {
 		acc, up = acc[:len(acc)/2], acc[len(acc)/2:]
@@ -132,12 +131,12 @@ func (ep *epilogue) writeSubtile(memory build.Array, values []build.Reg) {
 
 // write16Bit writes elements of 16 bits to a subtile with stmatrix. The 8 neighbours that four
 // lanes hold are one 16-byte chunk of the swizzle. One instruction writes four 8×8 matrices: two
-// chunks of 16 rows.
+// chunks of 16 rows, or a single chunk at the end of a row.
 func (ep *epilogue) write16Bit(memory build.Array, values []build.Reg) {
 	k := ep.w.Kernel
 	for n := 0; n < len(values); n += 8 {
 		var pairs []build.Reg
-		for e := n; e < n+8; e += 2 {
+		for e := n; e < min(n+8, len(values)); e += 2 {
 			pairs = append(pairs, k.Pack(kernel.PTXTypes[ep.w.Config.Out], values[e], values[e+1]))
 		}
 		k.StoreMatrices(ep.stmatrixRow(memory, n), false, pairs...)
@@ -148,8 +147,11 @@ func (ep *epilogue) write16Bit(memory build.Array, values []build.Reg) {
 // bits. The lanes supply the addresses of 16 rows in one chunk and of the same rows in the next.
 func (ep *epilogue) stmatrixRow(memory build.Array, n int) build.Ptr {
 	k := ep.w.Kernel
-	row := k.Mad(ep.warp, WarpRows, k.Rem(ep.lane, WarpRows))
-	swizzle := k.Mul(k.Xor(k.Div(ep.lane, WarpRows), k.Rem(row, 8)), 16)
+	row, chunk := k.Mad(ep.warp, WarpRows, k.Rem(ep.lane, WarpRows)), k.Div(ep.lane, WarpRows)
+	if !swizzlesSubtiles(ep.w.Config) {
+		return memory.At(row, 0).Skip(k.Mul(chunk, 16)).Skip(n / 8 * 32)
+	}
+	swizzle := k.Mul(k.Xor(chunk, k.Rem(row, 8)), 16)
 	return memory.At(row, 0).Skip(k.Xor(swizzle, n/8*32))
 }
 
@@ -163,10 +165,13 @@ func (ep *epilogue) write32Bit(memory build.Array, values []build.Reg) {
 // pairAt returns the address in a subtile of elements n and n+1 of 32 bits, two neighbours that
 // fill half of a 16-byte chunk.
 func (ep *epilogue) pairAt(memory build.Array, n int) build.Ptr {
-	k := ep.w.Kernel
+	k, row := ep.w.Kernel, ep.w.Add(ep.row, n/2%2*8)
+	if !swizzlesSubtiles(ep.w.Config) {
+		return memory.At(row, k.Add(ep.col, n/4*8))
+	}
 	swizzle := k.Mul(k.Xor(k.Div(ep.col, 4), k.Rem(ep.row, 8)), 16)
 	offset := k.Mul(k.Rem(ep.col, 4), 4) // in the chunk
-	return memory.At(k.Add(ep.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), offset))
+	return memory.At(row, 0).Skip(k.Add(k.Xor(swizzle, n/4*32), offset))
 }
 
 // drain waits until TMA has read the last subtiles, before the block exits and frees its shared

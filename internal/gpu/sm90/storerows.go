@@ -37,7 +37,7 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 	columns := ep.w.Config.ColumnsOfC()
 	parts := ints.CeilDiv(columns, StoredColumns)
 	x := rowStore{epilogue: ep, columns: columns / parts}
-	x.stride = max(x.columns, frag.Lanes)
+	x.stride = ints.RoundUp(x.columns, frag.Lanes)
 	rows := WarpRows // of a pass
 	for rows*x.stride > WarpRows*frag.Lanes {
 		rows /= 2
@@ -65,20 +65,13 @@ func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
 		x.syncWarp()
 		x.writePass(first, acc)
 		x.syncWarp()
-		finish := func() {
-			k.For(0, 2*x.quads, func(r build.Reg) {
-				line := k.Add(first, r)
-				if x.quads < WarpRows/2 { // the second half of the rows is further down
-					line = k.Select(k.Lt(r, x.quads), line, k.Add(line, WarpRows/2-x.quads))
-				}
-				x.storeRow(r, k.Add(row, k.To(x.w.IndexType, line)), col)
-			})
-		}
-		if x.columns < frag.Lanes { // the further columns belong to the next tile
-			k.If(k.Lt(x.lane, x.columns), finish)
-			return
-		}
-		finish()
+		k.For(0, 2*x.quads, func(r build.Reg) {
+			line := k.Add(first, r)
+			if x.quads < WarpRows/2 { // the second half of the rows is further down
+				line = k.Select(k.Lt(r, x.quads), line, k.Add(line, WarpRows/2-x.quads))
+			}
+			x.storeRow(r, k.Add(row, k.To(x.w.IndexType, line)), col)
+		})
 	})
 }
 
@@ -112,11 +105,20 @@ func (x *rowStore) storeRow(r, row, col build.Reg) {
 	k := x.w.Kernel
 	c := k.Add(col, k.To(x.w.IndexType, x.lane))
 	from := x.area.At(0, 0).Skip(k.Mul(k.Mad(r, x.stride, k.Xor(x.lane, x.swizzle(r))), x.w.AccType.Bytes()))
-	var rows, cols []build.Reg
-	var acc [][]build.Reg
-	for n := range ints.CeilDiv(x.columns, frag.Lanes) {
-		rows, cols = append(rows, row), append(cols, k.Add(c, n*frag.Lanes))
-		acc = append(acc, from.Skip(n*frag.SwizzleBytes).LoadVec(1))
+	store := func(first, end int) { // groups of as many columns as a warp has lanes
+		var rows, cols []build.Reg
+		var acc [][]build.Reg
+		for n := first; n < end; n++ {
+			rows, cols = append(rows, row), append(cols, k.Add(c, n*frag.Lanes))
+			acc = append(acc, from.Skip(n*frag.SwizzleBytes).LoadVec(1))
+		}
+		x.w.StoreAll(rows, cols, acc)
 	}
-	x.w.StoreAll(rows, cols, acc)
+	whole, rest := x.columns/frag.Lanes, x.columns%frag.Lanes
+	if whole > 0 {
+		store(0, whole)
+	}
+	if rest > 0 { // the further columns belong to the next tile
+		k.If(k.Lt(x.lane, rest), func() { store(whole, whole+1) })
+	}
 }

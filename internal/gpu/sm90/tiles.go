@@ -3,6 +3,7 @@ package sm90
 import (
 	"slices"
 
+	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
 )
 
@@ -76,6 +77,36 @@ func PartTiles(k int) []kernel.Tile {
 	return []kernel.Tile{s}
 }
 
+// NarrowedColumns lists the N of narrowed tiles: multiples of 24, 40 or 56, whose subtiles TMA can
+// store. By the predictions 48, 120 and 240 columns gain little, as do tiles of 32 rows.
+var NarrowedColumns = []int{224, 160, 144, 112, 96, 80, 72, 56, 40, 24}
+
+// narrowedTiles returns further tiles whose N is no multiple of 64, for 8- and 16-bit types with
+// the given number of elements along K in 128 bytes. With them more SMs have equally many columns:
+// 5120 columns are 128 tiles of 40. They have as many stages as shared memory holds, up to 12,
+// beside C of 16 bits, or of 32 bits for operands of 8.
+func narrowedTiles(k int) (all []kernel.Tile) {
+	const room = 224 << 10
+	bytes := 2 // of an element of C
+	if k == 128 {
+		bytes = 4
+	}
+	for _, m := range []int{128, 64, 16} {
+		for _, n := range NarrowedColumns {
+			s := kernel.Tile{M: m, N: n, RowsPerThread: 2, ColsPerThread: n / frag.Quad}
+			subtiles := 2 * 2 * WarpgroupRows * oddColumns(n) * bytes
+			s.Stages = min((room-subtiles)/((max(m, WarpgroupRows)+n)*frag.SwizzleBytes), 12)
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// IsNarrowed reports whether N of tile s is one of a narrowed tile.
+func IsNarrowed(s kernel.Tile) bool {
+	return !s.SwapAB && s.N%WarpgroupRows != 0 && s.N != 32 && s.N != 16
+}
+
 // TileList returns every tile of the kernel with K set to 128 bytes of 8-bit, 32-bit and 16-bit
 // elements, in this order.
 func TileList() (all []kernel.Tile) {
@@ -89,7 +120,11 @@ func TileList() (all []kernel.Tile) {
 		if k == 32 {
 			at = 0
 		}
-		for _, s := range slices.Insert(tiles, at, swapABTiles[k]...) {
+		further := swapABTiles[k]
+		if k != 32 {
+			further = slices.Concat(narrowedTiles(k), further)
+		}
+		for _, s := range slices.Insert(tiles, at, further...) {
 			if s.K = k; k != 64 && s.N == 192 && !s.SwapAB {
 				// These types can have a C of 32 bits, whose subtiles take the shared memory of a
 				// stage. Reads of B do not limit them, so a cluster gains nothing.

@@ -74,7 +74,8 @@ func (w *writer) declareSubtiles() {
 	case c.ComputesGate(): // the gate has converted the accumulators
 		elem = w.EpilogueType
 	}
-	w.subtiles = w.Tile("C", elem, Consumers(c.Tile)*subtileBuffers(c)*WarpgroupRows, frag.SwizzleBytes/elem.Bytes())
+	rows := Consumers(c.Tile) * subtileBuffers(c) * WarpgroupRows
+	w.subtiles = w.Tile("C", elem, rows, subtileBytes(c)/WarpgroupRows/elem.Bytes())
 }
 
 // declareBarriers declares the mbarriers of the pipeline and those between warpgroups and blocks.
