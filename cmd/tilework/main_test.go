@@ -17,7 +17,10 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/matio"
 	"tilework/internal/model"
+	"tilework/internal/testkit"
 )
+
+func init() { testkit.CollectRarely() }
 
 // run runs the command and returns its output and exit code.
 func run(ctx context.Context, args ...string) (stdout, stderr string, code int) {

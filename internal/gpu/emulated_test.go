@@ -17,6 +17,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
+func init() { testkit.CollectRarely() }
+
 // FewSMs and the other variables export helpers to the conformance tests, which are in package
 // gpu_test because they import gputest.
 var FewSMs, Checked, Shapes, Smallest, Emulable = devicetest.FewSMs, devicetest.Checked, shapes, smallest, emulable

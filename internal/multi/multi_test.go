@@ -26,6 +26,8 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
+func init() { testkit.CollectRarely() }
+
 // gpus makes the devices gpu:0 to gpu:n-1 emulated GPUs until the end of the test, and returns
 // them.
 func gpus(t *testing.T, n int) []*faulty.Device {

@@ -8,8 +8,11 @@ import (
 
 	"tilework/internal/explain"
 	"tilework/internal/model"
+	"tilework/internal/testkit"
 	"tilework/ptx/emu"
 )
+
+func init() { testkit.CollectRarely() }
 
 func quiet(int, int) {}
 

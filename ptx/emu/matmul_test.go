@@ -10,10 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit"
 	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/emu/internal/number"
 )
+
+func init() { testkit.CollectRarely() }
 
 // loadFile loads a PTX file of the corpus.
 func loadFile(t testing.TB, name string) *Program {

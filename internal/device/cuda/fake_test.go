@@ -10,10 +10,13 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"tilework/internal/testkit"
 )
 
 // TestMain raises GOMAXPROCS so that copies use several workers on any machine.
 func TestMain(m *testing.M) {
+	testkit.CollectRarely()
 	runtime.GOMAXPROCS(max(6, runtime.GOMAXPROCS(0)))
 	os.Exit(m.Run())
 }

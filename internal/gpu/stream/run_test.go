@@ -28,6 +28,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
+func init() { testkit.CollectRarely() }
+
 // randomSchedule returns a random schedule of many steps for M, N and K of a few dozen.
 func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 	o := randomOrder(rng, pl)
