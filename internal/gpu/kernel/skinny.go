@@ -325,7 +325,9 @@ func (w *skinnyWriter) multiply() (first build.Reg) {
 	if s.SerialK > 1 {
 		first, advance = k.Mad(k.To(w.g.IndexType, w.tk), w.g.partLength, w.g.KBegin), SkinnyPatch
 		end = k.Min(k.Add(first, w.g.partLength), w.g.KEnd)
-		turns = func() build.Reg { return k.CeilDiv(w.g.partLength, SkinnyPatch*ahead) }
+		turns = func() build.Reg { // a part can be longer than K
+			return k.CeilDiv(k.Min(w.g.partLength, k.Sub(w.g.KEnd, w.g.KBegin)), SkinnyPatch*ahead)
+		}
 	}
 	next := k.Var("next", w.g.IndexType, first) // the k of the elements to load next
 	few, many := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
