@@ -18,6 +18,7 @@ type naive[T scalar] struct {
 	epilogue    epilogue[T]
 	onTile      func(i, j, rows, cols int) // see blocked
 	sums        []T                        // a row of C
+	row         []T                        // a row of op(A), if its elements are widened
 	old         []T                        // scratch memory for the epilogue
 }
 
@@ -45,13 +46,26 @@ func (d *naive[T]) reset() { *d = naive[T]{} }
 
 func (d *naive[T]) phases() int                { return 1 }
 func (d *naive[T]) enter(_, _ int) (tasks int) { return d.m }
-func (d *naive[T]) bytes() int                 { return allocBytes[T](d.n) + allocBytes[T](epilogueCols) }
+func (d *naive[T]) bytes() int {
+	return allocBytes[T](d.n) + allocBytes[T](epilogueCols) + allocBytes[T](d.widened())
+}
+
+// widened returns the number of elements of A that are widened at a time.
+func (d *naive[T]) widened() int {
+	if d.a.widen == nil {
+		return 0
+	}
+	return d.k
+}
 
 func (d *naive[T]) bind(m *workspace, _ []phaseState) {
-	d.sums, d.old = alloc[T](m, d.n), alloc[T](m, epilogueCols)
+	d.sums, d.old, d.row = alloc[T](m, d.n), alloc[T](m, epilogueCols), alloc[T](m, d.widened())
 }
 
 func (d *naive[T]) do(i, _ int) {
+	for p := range d.row {
+		d.row[p] = d.a.at(i, p)
+	}
 	for j := range d.sums {
 		d.sums[j] = T(d.alpha * d.dot(i, j))
 	}
@@ -75,8 +89,8 @@ func (d *naive[T]) do(i, _ int) {
 func (d *naive[T]) dot(i, j int) T {
 	var sum T
 	if d.a.widen != nil {
-		for p := range d.k {
-			sum += T(d.a.at(i, p) * d.b.at(j, p))
+		for p, v := range d.row {
+			sum += T(v * d.b.at(j, p))
 		}
 		return sum
 	}
