@@ -43,8 +43,10 @@ type costs struct {
 	zip, copyWord, copyRow, zipCall float64
 	// A line that algoCopy copies, an element of the transposed C, and one that is copied along K.
 	copies, transpose, element float64
-	// widen is the time of widening an element.
-	widen float64
+	// widen is the time of widening an element. widening is the number of FMAs that take as long as
+	// widening a vector in a register, in two instructions. A Xeon has a unit of its own for one of
+	// them with 256-bit vectors and for none with 512 bits, and a Zen 4 has units for both.
+	widen, widening float64
 	// update is the time of an Update kernel relative to its instructions, and broadcast that of one
 	// of its elements of A. dots is that of Dot kernels. reduce is the time of adding the lanes of one
 	// of their sums, reduceTall in tall tiles.
@@ -78,7 +80,7 @@ var zen4AVX2 = costs{
 	reach: 1.123e+07, fetched: 0.5998, written: 0.8663, inTiles: 0.7836, inRows: 0.6815, aligned: 0.6815,
 	stream: 1.587, late: 0.971, torn: 1, ragged: 0.4556, tlb: 0.5029, entries: 6.111, conflict: 0.7373,
 	zip: 0.08694, copyWord: 0.0005898, copyRow: 2.44, zipCall: 32.8, copies: 0.03784, transpose: 0.1178,
-	element: 0.6956, widen: 0.07971, update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053,
+	element: 0.6956, widen: 0.07971, widening: 1, update: 2.048, broadcast: 1.596, dots: 1.15, reduce: 1.053,
 	reduceTall: 0.418, rows: 0.682, exposed: 0.5678, exposedDots: 0.5221,
 	l1: 32 << 10, l2: 1 << 20, l3: 1.499e+07, cached: 8 << 20,
 }
@@ -90,7 +92,7 @@ var zen4AVX512 = costs{
 	fetched: 0.949, written: 1.045, inTiles: 0.9009, inRows: 0.7638, aligned: 0.7638, stream: 1.304,
 	late: 0.7991, torn: 0, ragged: 0.5833, tlb: 0.2106, entries: 12.38, conflict: 0.6662, zip: 0.08367,
 	copyWord: 0.0009364, copyRow: 3.568, zipCall: 19.39, copies: 0.2969, transpose: 0.1908, element: 0.7748,
-	widen: 0.1448, update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033,
+	widen: 0.1448, widening: 0.75, update: 1.454, broadcast: 0.7367, dots: 1.021, reduce: 3.912, reduceTall: 0.5033,
 	rows: 0.8653, exposed: 0.5973, exposedDots: 0.4216,
 	l1: 32 << 10, l2: 1 << 20, l3: 1.455e+07, cached: 8 << 20,
 }
@@ -102,7 +104,7 @@ var zen4AVX512BF16 = costs{
 	fetched: 0.5, written: 6.131, inTiles: 1.148, inRows: 0.8714, aligned: 0.8714, stream: 1.345,
 	late: 0.9851, torn: 0, ragged: 0.8606, tlb: 0.1991, entries: 7.048, conflict: 0.6562, zip: 0.06834,
 	copyWord: 0.0008063, copyRow: 13.3, zipCall: 156.4, copies: 0.1767, transpose: 3.13, element: 2.138,
-	widen: 0.09213, update: 1.956, broadcast: 1.378, dots: 0.3697, reduce: 5.395, reduceTall: 0.6008,
+	widen: 0.09213, widening: 2, update: 1.956, broadcast: 1.378, dots: 0.3697, reduce: 5.395, reduceTall: 0.6008,
 	rows: 0.7554, exposed: 0.03785, exposedDots: 0.009897,
 	l1: 32 << 10, l2: 1 << 20, l3: 5.931e+06, cached: 8 << 20,
 }
@@ -114,7 +116,7 @@ var xeonAVX2 = costs{
 	reach: 2.117e+06, fetched: 0.001064, written: 0.6894, inTiles: 0.9178, inRows: 1.561, aligned: 0.5508,
 	stream: 1.941, late: 1.075, torn: 0, ragged: 0.9039, tlb: 0.1199, entries: 0.08467,
 	conflict: 0.516, zip: 0.08614, copyWord: 0.02212, copyRow: 1.841, zipCall: 20.93, copies: 0.1726,
-	transpose: 0.7213, element: 0.5528, widen: 0.07422, update: 2.266, broadcast: 1.164, dots: 1.311,
+	transpose: 0.7213, element: 0.5528, widen: 0.07422, widening: 1, update: 2.266, broadcast: 1.164, dots: 1.311,
 	reduce: 0.9132, reduceTall: 0.4836, rows: 0.8203, exposed: 0.7487, exposedDots: 0.7027,
 	l1: 48 << 10, l2: 2 << 20, l3: 4.207e+07, cached: 120 << 20,
 }
@@ -126,7 +128,7 @@ var xeonAVX512 = costs{
 	reach: 4.031e+07, fetched: 0.513, written: 1.347, inTiles: 0.6939, inRows: 1.587, aligned: 0.7288,
 	stream: 56.74, late: 0.627, torn: 0.6467, ragged: 0.8175, tlb: 0.9093, entries: 12.33, conflict: 0.5389,
 	zip: 0.1092, copyWord: 0.1011, copyRow: 0.7898, zipCall: 10.52, copies: 0.0639, transpose: 0.2413,
-	element: 0.6092, widen: 0.1836, update: 2.355, broadcast: 0.4056, dots: 1.444, reduce: 1.79,
+	element: 0.6092, widen: 0.1836, widening: 2, update: 2.355, broadcast: 0.4056, dots: 1.444, reduce: 1.79,
 	reduceTall: 0.5795, rows: 0.6641, exposed: 0.7019, exposedDots: 0.4582,
 	l1: 48 << 10, l2: 2 << 20, l3: 1.427e+06, cached: 120 << 20,
 }
@@ -137,7 +139,7 @@ var xeonAMX = costs{
 	fromL3: 0.000522, fromMemory: 0.717, wait: 1, streams: 40, reach: 1.2e+07, fetched: 0.5, written: 40.7,
 	inTiles: 1, inRows: 1.12, aligned: 1.12, stream: 2.5, late: 1.08, torn: 0, ragged: 0.761, tlb: 0.248,
 	entries: 9.05, conflict: 1.15, zip: 0.3, copyWord: 9.62e-05, copyRow: 20.8, zipCall: 140, copies: 0.431,
-	transpose: 3.37, element: 1.98, widen: 0.115, update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04,
+	transpose: 3.37, element: 1.98, widen: 0.115, widening: 2, update: 9.58, broadcast: 0.237, dots: 1.18, reduce: 1.04,
 	reduceTall: 1, rows: 1, exposed: 0.16, exposedDots: 2.63,
 	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07, cached: 120 << 20,
 }

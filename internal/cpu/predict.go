@@ -378,17 +378,13 @@ func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
 	return start + x.overlap(compute, memory+x.writing(1, x.all))
 }
 
-// widening returns the number of FMAs that take as long as widening a vector in a register, in two
-// instructions. With 256-bit vectors one of the two has a unit of its own.
-func (x *model) widening() float64 { return x.lanes * x.elem / 32 }
-
 // predictWideningTiles follows [axpy.sumTiles] for m rows of the small operand and n columns of the
 // large one, whose sizes are given in bytes.
 func (mk *microKernel[T]) predictWideningTiles(x *model, t *wideningTiles[T], m, n, large, small float64) float64 {
 	tiles, panels := math.Ceil(m/float64(t.height)), math.Ceil(n/x.nr)
 	depth := float64(t.depth(int(m)))
 	passes := math.Ceil(x.k / depth)
-	step := max((m+tiles*x.widening())*2*x.fma, (m+2*tiles)*x.load, tiles*x.latency)
+	step := max((m+tiles*x.widening)*2*x.fma, (m+2*tiles)*x.load, tiles*x.latency)
 	compute := panels * (x.k*step + passes*(m*2*x.storing+tiles*(x.tile+x.call)))
 	memory := x.far(large/lineBytes, x.all) + x.far(small/lineBytes, x.all) + x.inTiles*(x.writing(1, x.all)+
 		x.writing(passes-1, (m+depth)*min(n, axpyWidenedCols)*x.elem))
@@ -406,7 +402,7 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	h, reduce, row := float64(equalParts(int(l), asm.DotRows, 1)), x.reduce, float64(dotsRowBytes)
 	widening, widened := 0.0, x.widened // FMAs for each vector of x, and elements that are widened first
 	if mk.wideningDots(x.in, int(l), int(x.k)) != nil {
-		h, widening, widened = asm.DotRows, x.widening(), s*x.k
+		h, widening, widened = asm.DotRows, x.widening, s*x.k
 	}
 	tiles := math.Ceil(l / h)
 	calls := tiles * groups
