@@ -147,19 +147,24 @@ func (t *trial) fillRandom(o *operands) {
 	}
 	deep := int(math.Log2(in.Tiny)) / 2
 	uniform := func() float64 { return t.rng.Float64()*2 - 1 }
-	// Sums below the normal range show only in a C without a bias or an old value, so they are drawn
-	// more often.
-	subnormal := func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) }
 	number := choose(t,
 		uniform,
 		uniform,
 		t.rng.Float64, // positive, so sums grow
 		t.rng.NormFloat64,
 		func() float64 { return math.Ldexp(uniform(), t.rng.IntN(2*wide+1)-wide) },
-		subnormal, subnormal, subnormal,
 	)
+	// Sums below the normal range show only in a C without a bias or an old value. So they are drawn
+	// more often than others, and with an old value of 0.
+	subnormal := t.rng.IntN(8) < 3
+	if subnormal {
+		number = func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) }
+	}
 	o.fillInputs(func(m *matrix, _, _ int) float64 {
-		if m.layout.Type.Info().Integer {
+		switch {
+		case subnormal && m == o.of[gemm.C]:
+			return 0
+		case m.layout.Type.Info().Integer:
 			return t.whole(whole)
 		}
 		return number()
