@@ -25,8 +25,9 @@ type job struct {
 	traffic float64
 	// arithmetic is that of wgmma.
 	arithmetic sm90.Arithmetic
-	// packings are the operands as wgmma reads them, without swapAB and with it.
-	packings [2]packing
+	// packings are the operands as wgmma reads them, without swapAB and with it, and for ragged
+	// tiles.
+	packings [4]packing
 	// order is the order in which candidates must add, and orderErr why there is none. They are set if
 	// ordered is: for a row-invariant product, and for a part of a product.
 	ordered  bool
@@ -61,10 +62,14 @@ func newOrderedJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
 
 // packing returns the product as wgmma computes it with tile s.
 func (j *job) packing(s kernel.Tile) *packing {
-	x := &j.packings[0]
+	n := 0
 	if s.SwapAB {
-		x = &j.packings[1]
+		n++
 	}
+	if s.IsRagged() {
+		n += 2
+	}
+	x := &j.packings[n]
 	if !x.done {
 		x.product, x.packed = kernel.Repack(j.Problem, s, j.align)
 		x.done = true

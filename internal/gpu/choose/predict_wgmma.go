@@ -46,7 +46,7 @@ func (j *job) isTooHigh(s kernel.Tile) bool {
 		return false
 	}
 	step := sm90.SwapABStep
-	if j.packing(s).product.A().Trans {
+	if j.packing(kernel.Tile{SwapAB: true, N: step}).product.A().Trans {
 		step = sm90.WarpgroupRows
 	}
 	lower := s.N - step

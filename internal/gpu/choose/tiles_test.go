@@ -81,7 +81,7 @@ func TestWGMMACandidates(t *testing.T) {
 		}
 		const widths = 2 // columns of C in a tile with swapAB: 128 or 64
 		heights, step := map[int]bool{}, sm90.SwapABStep
-		if q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true}, kernel.Align{}); q.A().Trans {
+		if q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true, N: step}, kernel.Align{}); q.A().Trans {
 			step = sm90.WarpgroupRows // of the boxes in which TMA loads A
 		}
 		for n := step; n <= 256; n += step {

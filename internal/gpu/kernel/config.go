@@ -365,6 +365,11 @@ func SwapAB[T any](s Tile, a, b T) (left, right T) {
 	return a, b
 }
 
+// IsRagged reports whether a right operand of 16 bits must be K-major, because N is no multiple of
+// 64, the number of columns in which TMA loads an MN-major one. Without swapAB, tiles of 16 and 32
+// columns have room for 64.
+func (s Tile) IsRagged() bool { return s.N%64 != 0 && (s.SwapAB || s.N != 16 && s.N != 32) }
+
 // BlocksM returns the number of blocks in a cluster along M, at least 1.
 func (s Tile) BlocksM() int { return max(s.ClusterM, 1) }
 

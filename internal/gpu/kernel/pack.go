@@ -56,19 +56,20 @@ func (r Repacked) Any() bool { return r != Repacked{} }
 // Repack returns the problem for which a TMA kernel is launched to compute p with tile s: p with
 // the layouts of packed operands where the kernel cannot read the operands in place. Tiles of tf32
 // with swapAB read an MN-major B in place, and with a K-major B their results have other bits.
-// Gated tiles with N of 64 want a K-major B. For both, contiguous columns remain columns: they may
-// be parts of wider operands, for which the tile was chosen.
+// Gated tiles with N of 64 want a K-major B, and ragged tiles a K-major right operand. For these,
+// contiguous columns remain columns: they may be parts of wider operands, for which the tile was
+// chosen.
 func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	q = *p
 	if !p.ReadsAB() {
 		return q, packed
 	}
 	a = a.least(batchAlign(p))
-	if p.Batch.Kind != gemm.Grouped { // a group may begin at any row of A
+	if p.Batch.Kind != gemm.Grouped && !(s.SwapAB && s.IsRagged()) { // a group may begin at any row of A
 		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
 	keepsB := s.SwapAB && p.Precision == gemm.TF32
-	if !keepsB && !p.Epilogue.Gated {
+	if !keepsB && !p.Epilogue.Gated && (s.SwapAB || !s.IsRagged()) {
 		q.Layouts[gemm.B] = ColumnAsRow(p.Layouts[gemm.B])
 	}
 	for _, o := range Packable {

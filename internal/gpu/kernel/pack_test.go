@@ -37,3 +37,27 @@ func TestRepackOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestRaggedColumns checks that the right operand of a ragged tile stays K-major if it is a single
+// column, contiguous or not: a part of a matrix is computed with the tile that was chosen for all
+// of it.
+func TestRaggedColumns(t *testing.T) {
+	for _, ld := range []int{1, 2} {
+		column, row := gemm.Dense(dtype.F16, 303, 1), gemm.Dense(dtype.F16, 1, 303)
+		column.LD = ld
+		p, _, err := gemm.New(1, gemm.Dense(dtype.F16, 2, 1), column.T(), 0, gemm.Dense(dtype.F16, 2, 303), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, _ := Repack(&p, Tile{N: 72}, Align{}); !q.B().Trans {
+			t.Errorf("leading dimension %d: B is MN-major for 72 columns", ld)
+		}
+		p, _, err = gemm.New(1, column, row, 0, gemm.Dense(dtype.F16, 303, 303), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, _ := Repack(&p, Tile{N: 48, SwapAB: true}, Align{}); q.A().Trans {
+			t.Errorf("leading dimension %d: A is MN-major for 48 rows with swapAB", ld)
+		}
+	}
+}

@@ -103,9 +103,7 @@ func narrowedTiles(k int) (all []kernel.Tile) {
 }
 
 // IsNarrowed reports whether N of tile s is one of a narrowed tile.
-func IsNarrowed(s kernel.Tile) bool {
-	return !s.SwapAB && s.N%WarpgroupRows != 0 && s.N != 32 && s.N != 16
-}
+func IsNarrowed(s kernel.Tile) bool { return !s.SwapAB && s.IsRagged() }
 
 // TileList returns every tile of the kernel with K set to 128 bytes of 8-bit, 32-bit and 16-bit
 // elements, in this order.
