@@ -24,7 +24,6 @@ func TestFit(t *testing.T) {
 	if *fitted == "" {
 		t.Skip("no -fit")
 	}
-	random := allRecorded(t, "h100", "h200")
 	all := allRecorded(t, "h100", "h200", "h200-models")
 	var fields []testkit.Coefficient
 	for _, row := range []*coefficients{&h200, &h100} {
@@ -49,14 +48,9 @@ func TestFit(t *testing.T) {
 			}
 		}
 	}
-	const weightOfLayers = 6 // they are a twelfth of the products
 	var products []*fittedProduct
-	for i, x := range all {
-		f := newFitted(x, strings.Split(*fitted, ","))
-		if i >= len(random) {
-			f.weight *= weightOfLayers
-		}
-		products = append(products, f)
+	for _, x := range all {
+		products = append(products, newFitted(x, strings.Split(*fitted, ",")))
 	}
 	cost := func() float64 {
 		sum, weights := 0.0, 0.0
@@ -82,6 +76,10 @@ func newFitted(x *recorded, kernels []string) *fittedProduct {
 	const large, weightOfLarge = 2e11, 5 // few products are as large, and their times matter most
 	if x.problem.Flops() >= large {
 		f.weight = weightOfLarge
+	}
+	const weightOfLayers = 6 // they are a twelfth of the products
+	if x.layer {
+		f.weight *= weightOfLayers
 	}
 	for _, r := range rows {
 		fits := r

@@ -25,7 +25,7 @@ func wgmmaTiles(j *job) []kernel.Tile {
 // for C, a narrower one needs equally many tiles, or the tiles take more than four rounds, in which
 // the last one matters little.
 func (j *job) narrowsInVain(s kernel.Tile) bool {
-	if !sm90.IsNarrowed(s) || j.Precision == gemm.TF32 {
+	if !sm90.IsNarrowed(s) {
 		return false
 	}
 	const rounds, few = 4, 16 // rows of C: those of the lowest narrowed tiles

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +39,7 @@ type recorded struct {
 	gpu     *device.Info
 	micros  map[string]float64 // by the candidate's Spec, at the clock rate of the coefficients
 	least   float64
+	layer   bool // of a network
 }
 
 // String returns the product as testdata/times names it, such as
@@ -115,7 +115,7 @@ func readTimes(t *testing.T, file string) (all []*recorded) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpu, _, _ := strings.Cut(file, "-")
+	gpu, _, layers := strings.Cut(file, "-")
 	for line := range strings.Lines(string(text)) {
 		r := bench.Record{Environment: bench.Environment{GPU: "NVIDIA " + strings.ToUpper(gpu)}}
 		product, times, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -132,6 +132,7 @@ func readTimes(t *testing.T, file string) (all []*recorded) {
 		if err != nil {
 			t.Fatalf("%s: %q: %v", gpu, product, err)
 		}
+		x.layer = layers
 		for _, field := range strings.Fields(times) {
 			spec, number, _ := strings.Cut(field, "=")
 			micros, err := strconv.ParseFloat(number, 64)
@@ -157,8 +158,8 @@ func (x *recorded) judge() judged {
 	all := Candidates(&x.problem, kernel.Align{}, x.gpu)
 	first, measured := math.Inf(1), math.Inf(1)
 	y := judged{logs: map[string]float64{}}
-	swapAB := x.problem.Precision == gemm.TF32 || x.has(swapABSpec)
-	narrowed := x.has(narrowedSpec)
+	swapAB := x.problem.Precision == gemm.TF32 || x.has(func(s kernel.Tile) bool { return s.SwapAB })
+	narrowed := x.has(sm90.IsNarrowed)
 	isNew := func(c *Candidate) bool { // a tile of a kind that was added after the record
 		s := c.Config.Tile
 		return c.Kernel == sm90.WGMMA && (s.SwapAB && !swapAB || sm90.IsNarrowed(s) && !narrowed)
@@ -182,16 +183,14 @@ func (x *recorded) judge() judged {
 	return y
 }
 
-// Forms of tiles that were added after some records: with swapAB, and narrowed ones.
-var (
-	swapABSpec   = regexp.MustCompile(`^wgmma:.*t`)
-	narrowedSpec = regexp.MustCompile(`^wgmma:\d+x(24|40|56|72|80|96|112|144|160|224)x[^t]*$`)
-)
-
-// has reports whether a tile was measured whose spec has the given form.
-func (x *recorded) has(form *regexp.Regexp) bool {
+// has reports whether a tile of wgmma was measured for which is returns true.
+func (x *recorded) has(is func(kernel.Tile) bool) bool {
 	for spec := range x.micros {
-		if form.MatchString(spec) {
+		shape, ok := strings.CutPrefix(spec, sm90.WGMMA.Name+":")
+		if !ok {
+			continue
+		}
+		if s, err := sm90.WGMMA.ParseTile(shape); err == nil && is(s) {
 			return true
 		}
 	}
