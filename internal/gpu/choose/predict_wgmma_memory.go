@@ -150,10 +150,10 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 	return m.ramp + t.pairing()*cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
 }
 
-// pairing returns how much longer memory takes to deliver the operands because SMs are idle. The
-// two SMs of a TPC that both load get little more than their shares of memory's rate, even if other
-// SMs are idle: 80 blocks on an H200 get 3.1 TB/s, and 64 or 128 blocks 4.5. As long as half of the
-// SMs suffice, each block has a TPC of its own, and nothing but latency limits its loads.
+// pairing returns how much longer memory takes to deliver the operands because SMs are idle. 64 or
+// 128 blocks on an H200 get 4.5 TB/s, and 80 blocks 3.1. That fits two SMs of a TPC that get little
+// more than their shares of memory's rate if both load, and blocks that each have a TPC of their
+// own, limited by nothing but latency, as long as half of the SMs suffice.
 func (t *wgmmaTile) pairing() float64 {
 	round := func(blocks float64) float64 {
 		if 2*blocks <= t.sms {

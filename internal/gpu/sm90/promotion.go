@@ -136,8 +136,8 @@ func PerStepPromotionCols(c kernel.Config) int {
 	return least
 }
 
-// leastPromoted is the least number of columns of a part in tiles of any width: 208 columns in
-// parts of 16 take twice as long as 224 in parts of 56.
+// leastPromoted is the least number of columns of a part in narrowed tiles and with swapAB: 208
+// columns in parts of 16 take twice as long as 224 in parts of 56.
 const leastPromoted = 48
 
 // promotionPipeline is the software pipeline of steps with a single promotion of one pair of terms.

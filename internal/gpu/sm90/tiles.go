@@ -102,7 +102,8 @@ func narrowedTiles(k int) (all []kernel.Tile) {
 	return all
 }
 
-// IsNarrowed reports whether N of tile s is one of a narrowed tile.
+// IsNarrowed reports whether s is a narrowed tile: without swapAB, and with an N that is no
+// multiple of 64, nor 16 or 32.
 func IsNarrowed(s kernel.Tile) bool { return !s.SwapAB && s.IsRagged() }
 
 // TileList returns every tile of the kernel with K set to 128 bytes of 8-bit, 32-bit and 16-bit
