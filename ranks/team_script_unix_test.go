@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -362,7 +363,15 @@ func TestAsRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := ranks.Join(t.Context(), ranks.Config{Timeout: timeout, Version: os.Getenv(asVersion)})
+	config := ranks.Config{Timeout: timeout, Version: os.Getenv(asVersion)}
+	if os.Getenv("RANK") == "0" {
+		inherited := os.NewFile(3, "listener") // the first one after the standard streams
+		if config.Listener, err = net.FileListener(inherited); err != nil {
+			t.Fatal(err)
+		}
+		inherited.Close()
+	}
+	g, err := ranks.Join(t.Context(), config)
 	if err == nil {
 		err = errors.Join(script(t.Context(), g), g.Close())
 	}

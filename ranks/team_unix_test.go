@@ -43,15 +43,20 @@ func (b *lockedBuffer) String() string {
 }
 
 // startAll starts n ranks with torchrun's variables, the given ones for all, and those of last for
-// the last one.
+// the last one. Rank 0 inherits the listener, so that no other process can take its port.
 func startAll(t *testing.T, n int, script string, env, last []string) []*rankProcess {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer listener.Close()
+	inherited, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inherited.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
 	all := make([]*rankProcess, n)
 	for r := range all {
 		p := &rankProcess{Cmd: exec.Command(os.Args[0], "-test.run=^TestAsRank$", "-test.timeout=5m")}
@@ -60,6 +65,9 @@ func startAll(t *testing.T, n int, script string, env, last []string) []*rankPro
 			"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port), ranks.EnvSecret+"=sixteen-bytes-or-more",
 			asRank+"="+script, asDevice+"=cpu", asTimeout+"=20s", "TILEWORK_CACHE=off", "NCCL_NVLS_ENABLE=0")
 		p.Env = append(p.Env, env...)
+		if r == 0 {
+			p.ExtraFiles = []*os.File{inherited}
+		}
 		if r == n-1 {
 			p.Env = append(p.Env, last...)
 		}
@@ -156,7 +164,10 @@ func kill(t *testing.T, all []*rankProcess, rank int, signal os.Signal, want str
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d ranks compute: %s", computing, len(all), all[0].stderr.String())
+			for r, p := range all {
+				t.Logf("rank %d: %s", r, p.stderr.String())
+			}
+			t.Fatalf("%d of %d ranks compute", computing, len(all))
 		}
 	}
 	if err := all[rank].Process.Signal(signal); err != nil {

@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -134,16 +136,19 @@ type rank struct {
 	stderr *lockedBuffer
 }
 
-// freePort returns a port of the loopback interface at which nothing listens.
+// freePort returns a port of the loopback interface at which nothing listens. It is none of those
+// that systems give to connections and listeners without a port, which could take it before rank 0.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("found no free port")
+	return ""
 }
 
 // startAll starts ranks 0, 1, … with their arguments, except for those with "-". The last one has
