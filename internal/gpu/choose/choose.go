@@ -82,8 +82,8 @@ func InOrder(k *kernel.Kernel, o kernel.Order, p *gemm.Problem, a kernel.Align, 
 // Cycles predicts the time of p with a kernel and a tile in clock cycles of an SM.
 func Cycles(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, a kernel.Align, d *device.Info) float64 {
 	r, j := rowsOf(k)[0], newJob(p, a, d)
-	c, config := Candidate{Kernel: k}, r.config(j, s)
-	r.check(&c, j, &config)
+	c := Candidate{Kernel: k}
+	r.check(&c, j, r.configs(j).of(s))
 	r.estimate(&c, j)
 	return c.Cycles
 }
@@ -92,8 +92,9 @@ func Cycles(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, a kernel.Align, d 
 // one of some hundreds. The Candidate is valid until the next one.
 func candidates(kernels []*row, j *job) iter.Seq[*Candidate] {
 	return func(yield func(*Candidate) bool) {
+		var c Candidate
 		for _, r := range kernels {
-			if !r.candidates(j, yield) {
+			if c = (Candidate{Kernel: r.Kernel}); !r.candidates(&c, j, yield) {
 				return
 			}
 		}
@@ -133,26 +134,27 @@ func fastest(seq iter.Seq[*Candidate]) (best Candidate, ok bool) {
 	return best, ok
 }
 
-// candidates yields the kernel's candidates, and reports whether there may be more.
-func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
-	c := &Candidate{Kernel: r.Kernel}
+// candidates yields the kernel's candidates, each in c, and reports whether there may be more.
+func (r *row) candidates(c *Candidate, j *job, yield func(*Candidate) bool) bool {
 	if c.Rejected = r.Check(j.Problem, kernel.Tile{}, j.align, j.device); c.Rejected != nil {
 		return yield(c)
 	}
 	if j.ordered {
 		return r.orderedCandidates(c, j, yield)
 	}
+	configs := r.configs(j)
+	var parts []int
 	for _, s := range r.tilesFor(j) {
-		config := r.config(j, s)
-		if r.judge(c, j, &config); !yield(c) {
+		config := configs.of(s)
+		if r.judge(c, j, config); !yield(c) {
 			return false
 		}
-		parts := r.splits(j, s)
+		parts = r.appendSplits(parts[:0], j, s)
 		if len(parts) == 0 {
 			continue
 		}
 		config.Tile.SplitK = parts[0]
-		if r.check(c, j, &config); c.Rejected != nil {
+		if r.check(c, j, config); c.Rejected != nil {
 			continue // as with any other number of parts
 		}
 		for _, c.Config.Tile.SplitK = range parts {
@@ -172,9 +174,24 @@ func (r *row) tilesFor(j *job) []kernel.Tile {
 	return r.Tiles
 }
 
-// config returns the configuration to compute the product with tile s, for aligned matrices.
-func (r *row) config(j *job, s kernel.Tile) kernel.Config {
-	return r.For(r.Config(j.Problem, s), j.device.Target)
+// configs makes the configurations of a kernel for a product with aligned matrices. Those of tiles
+// with the same reading share all but the Tile.
+type configs struct {
+	row    *row
+	job    *job
+	shared [readings]kernel.Config
+}
+
+func (r *row) configs(j *job) *configs { return &configs{row: r, job: j} }
+
+// of returns the configuration with tile s. It is valid until the next one.
+func (x *configs) of(s kernel.Tile) *kernel.Config {
+	c := &x.shared[reading(s)]
+	if !c.In.Valid() {
+		*c = x.row.For(x.row.Config(x.job.Problem, s), x.job.device.Target)
+	}
+	c.Tile = s
+	return c
 }
 
 // judge makes c the candidate with a configuration, and rejects it or sets its predicted time.
@@ -207,15 +224,14 @@ func (r *row) estimate(c *Candidate, j *job) {
 	c.Cycles = c.prediction.cycles()
 }
 
-// splits lists the numbers of parts of K that give each SM one block, two blocks and so on up to
-// maxFill, where each part has some steps.
-func (r *row) splits(j *job, s kernel.Tile) []int {
+// appendSplits appends the numbers of parts of K that give each SM one block, two blocks and so on
+// up to maxFill, where each part has some steps.
+func (r *row) appendSplits(list []int, j *job, s kernel.Tile) []int {
 	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single {
-		return nil
+		return list
 	}
 	height, width := s.SizeInC()
 	tiles := ints.CeilDiv(j.M, height) * ints.CeilDiv(j.N, width)
-	var list []int
 	last := 1
 	for fill := 1; fill <= r.maxFill; fill++ {
 		want, most := fill*j.device.SMs/tiles, min(j.K/(s.K*r.minSteps), kernel.MaxGridRows)
@@ -280,8 +296,8 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 		if err != nil {
 			return Choice{}, err
 		}
-		c, config := Candidate{Kernel: r.Kernel}, r.config(j, s)
-		r.judge(&c, j, &config)
+		c := Candidate{Kernel: r.Kernel}
+		r.judge(&c, j, r.configs(j).of(s))
 		return Choice{r.Kernel, c.Config, c.Cycles, why + j.orderText()}, c.Rejected
 	}
 	c, ok := fastest(candidates([]*row{r}, j))

@@ -25,9 +25,8 @@ type job struct {
 	traffic float64
 	// arithmetic is that of wgmma.
 	arithmetic sm90.Arithmetic
-	// packings are the operands as wgmma reads them, without swapAB and with it, and for ragged
-	// tiles.
-	packings [4]packing
+	// packings are the operands as wgmma reads them.
+	packings [readings]packing
 	// order is the order in which candidates must add, and orderErr why there is none. They are set if
 	// ordered is: for a row-invariant product, and for a part of a product.
 	ordered  bool
@@ -60,16 +59,24 @@ func newOrderedJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
 	return j
 }
 
-// packing returns the product as wgmma computes it with tile s.
-func (j *job) packing(s kernel.Tile) *packing {
-	n := 0
+// readings is the number of ways in which tiles of wgmma read their operands.
+const readings = 4
+
+// reading returns the way in which tile s reads its operands. For all tiles with the same reading,
+// [kernel.Repack] returns the same product.
+func reading(s kernel.Tile) (n int) {
 	if s.SwapAB {
 		n++
 	}
 	if s.IsRagged() {
 		n += 2
 	}
-	x := &j.packings[n]
+	return n
+}
+
+// packing returns the product as wgmma computes it with tile s.
+func (j *job) packing(s kernel.Tile) *packing {
+	x := &j.packings[reading(s)]
 	if !x.done {
 		x.product, x.packed = kernel.Repack(j.Problem, s, j.align)
 		x.done = true

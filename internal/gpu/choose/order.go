@@ -139,12 +139,12 @@ func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
 	if r.Check(j.Problem, kernel.Tile{}, j.align, j.device) != nil {
 		return
 	}
-	c, configs := Candidate{Kernel: r.Kernel}, r.orderedConfigs(j)
+	c, tiles := Candidate{Kernel: r.Kernel}, r.orderedTiles(j)
 	for _, parts := range partsOfK {
 		if parts > 1 && !r.dividesK(j) {
 			return
 		}
-		for config := range r.inParts(configs, j, parts) {
+		for config := range tiles.inParts(parts) {
 			o, ok := r.Order(j.Problem, config.Tile, j.device.Target.SM)
 			if !ok || parts > 1 && o.Part == 0 {
 				continue
@@ -159,48 +159,44 @@ func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
 // dividesK reports whether the kernel can compute the product with K in parts.
 func (r *row) dividesK(j *job) bool { return r.SplitsK && j.ReadsAB() }
 
-// orderedConfigs holds the configurations for row-invariant products, without parts of K. They are
-// computed once for all numbers of parts, which only their tiles name.
-type orderedConfigs struct {
-	all []kernel.Config
+// orderedTiles holds the tiles for row-invariant products, without parts of K.
+type orderedTiles struct {
+	*configs
+	all []kernel.Tile
 	// whole is the number of those for K as a whole. The others are for K in parts.
 	whole int
 }
 
-func (r *row) orderedConfigs(j *job) (x orderedConfigs) {
+func (r *row) orderedTiles(j *job) orderedTiles {
 	tiles := r.tilesFor(j)
-	x.whole = len(tiles)
+	x := orderedTiles{r.configs(j), tiles, len(tiles)}
 	if r.dividesK(j) && r.partTiles != nil {
-		tiles = slices.Concat(tiles, r.partTiles(j))
-	}
-	for _, s := range tiles {
-		x.all = append(x.all, r.config(j, s))
+		x.all = slices.Concat(tiles, r.partTiles(j))
 	}
 	return x
 }
 
 // inParts ranges over the configurations for an order of summation with K in a number of parts:
 // by split-K, by serial parts or both. The Config is valid until the next one.
-func (r *row) inParts(x orderedConfigs, j *job, parts int) iter.Seq[*kernel.Config] {
-	divided := parts > 1 && r.dividesK(j)
+func (x orderedTiles) inParts(parts int) iter.Seq[*kernel.Config] {
+	divided := parts > 1 && x.row.dividesK(x.job)
 	if !divided {
 		x.all = x.all[:x.whole]
 	}
 	return func(yield func(*kernel.Config) bool) {
 		var tiles []kernel.Tile
-		for i := range x.all {
-			config := x.all[i]
-			tiles = append(tiles[:0], config.Tile)
-			if s := config.Tile; divided && s.ClusterK < 2 {
-				if r.KPerThread > 0 {
-					tiles = appendPartsInThreads(tiles[:0], s, parts, s.K/r.KPerThread)
+		for _, s := range x.all {
+			tiles = append(tiles[:0], s)
+			if divided && s.ClusterK < 2 {
+				if perThread := x.row.KPerThread; perThread > 0 {
+					tiles = appendPartsInThreads(tiles[:0], s, parts, s.K/perThread)
 				} else {
 					tiles = append(tiles, s)
 					tiles[0].SplitK, tiles[1].SerialK = parts, parts
 				}
 			}
-			for _, config.Tile = range tiles {
-				if !yield(&config) {
+			for _, s := range tiles {
+				if !yield(x.of(s)) {
 					return
 				}
 			}
@@ -230,7 +226,7 @@ func (r *row) orderedCandidates(c *Candidate, j *job, yield func(*Candidate) boo
 	if j.order.Part > 0 {
 		parts = kernel.Tiles(j.K, j.order.Part)
 	}
-	for config := range r.inParts(r.orderedConfigs(j), j, parts) {
+	for config := range r.orderedTiles(j).inParts(parts) {
 		if r.judge(c, j, config); !yield(c) {
 			return false
 		}

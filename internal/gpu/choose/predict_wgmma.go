@@ -16,8 +16,8 @@ import (
 func wgmmaTiles(j *job) []kernel.Tile {
 	k := swizzleK(j)
 	parts := sm90.PartTiles(k)
-	return slices.DeleteFunc(slices.Clone(sm90.WGMMA.Tiles), func(s kernel.Tile) bool {
-		return s.K != k || slices.Contains(parts, s) || j.isTooHigh(s) || j.narrowsInVain(s)
+	return slices.DeleteFunc(slices.Clone(sm90.Tiles[k]), func(s kernel.Tile) bool {
+		return slices.Contains(parts, s) || j.isTooHigh(s) || j.narrowsInVain(s)
 	})
 }
 

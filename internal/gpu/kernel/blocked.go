@@ -140,7 +140,8 @@ func totalsBytes(c Config) int {
 	return sums.Bytes(s.RowsPerThread * s.ColsPerThread * BlockedThreads(s))
 }
 
-func checkFitBlocked(p *gemm.Problem, s Tile) *Reason {
+func checkFitBlocked(p *gemm.Problem, c *Config) *Reason {
+	s := c.Tile
 	sums := p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread) / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
 		return Because("%d registers per thread for accumulators and elements in %v: want at most %d for accumulators and "+
@@ -169,7 +170,7 @@ func BlockedStages(c *Config) int {
 	return max(fewest, min(s.Stages, staticShared/stage))
 }
 
-func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
+func blockedVectors(c *Config, p *gemm.Problem) {
 	most := VectorOf(p.Accum())
 	c.VecA, c.VecB, c.VecC = VectorLen(p.Layouts[gemm.A], most), VectorLen(p.Layouts[gemm.B], most),
 		VectorLen(p.Layouts[gemm.C], most)

@@ -65,17 +65,18 @@ func (k *Kernel) Check(p *gemm.Problem, s Tile, a Align, d *device.Info) error {
 	if s == (Tile{}) {
 		return nil
 	}
+	c := k.Config(p, s)
 	if d == nil {
-		return k.checkFit(p, s)
+		return k.checkFit(p, &c)
 	}
-	c := k.For(k.Config(p, s), d.Target)
+	c = k.For(c, d.Target)
 	return k.CheckConfig(p, &c, d)
 }
 
 // CheckConfig applies the rules for tiles to c, the configuration of a tile for p on the target of
 // d. Check with the zero Tile must have returned nil.
 func (k *Kernel) CheckConfig(p *gemm.Problem, c *Config, d *device.Info) error {
-	if err := k.checkFit(p, c.Tile); err != nil {
+	if err := k.checkFit(p, c); err != nil {
 		return err
 	}
 	if err := k.checkBlock(c, d); err != nil || p.Empty() {
@@ -150,7 +151,8 @@ func (k *Kernel) checkBatch(p *gemm.Problem, a Align) error {
 }
 
 // checkFit applies the rules that depend on the product and the tile.
-func (k *Kernel) checkFit(p *gemm.Problem, s Tile) error {
+func (k *Kernel) checkFit(p *gemm.Problem, c *Config) error {
+	s := c.Tile
 	if err := k.checkTile(s); err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (k *Kernel) checkFit(p *gemm.Problem, s Tile) error {
 	if k.CheckFit == nil {
 		return nil
 	}
-	return k.refusal(s, k.CheckFit(p, s))
+	return k.refusal(s, k.CheckFit(p, c))
 }
 
 // checkTile applies the rules that depend on the tile alone. The kernels whose threads partition K

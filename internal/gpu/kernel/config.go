@@ -233,7 +233,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	c.UnsignedA, c.UnsignedB = p.In() == dtype.U8, p.B().Type == dtype.U8
 	c.ScaleA, c.ScaleB = p.ScaleSides()
 	if k.SetVectors != nil {
-		k.SetVectors(s, &c, q)
+		k.SetVectors(&c, q)
 	}
 	if p.Epilogue.Gated && !k.GatesInOneLaunch {
 		c.Factor = p.ScaleType()

@@ -75,14 +75,15 @@ type Kernel struct {
 	CheckTile func(Tile) *Reason
 	// CheckProblem returns why p cannot be computed with any tile.
 	CheckProblem func(p *gemm.Problem) *Reason
-	// CheckFit returns why p cannot be computed with tile s, such as too few registers for its sums.
-	CheckFit func(p *gemm.Problem, s Tile) *Reason
+	// CheckFit returns why p cannot be computed in configuration c, such as too few registers for the
+	// sums of its tile.
+	CheckFit func(p *gemm.Problem, c *Config) *Reason
 
 	// The PTX, which depends on the configuration alone.
 
 	// SetVectors sets the number of elements of A, B and C that one instruction of a thread moves,
 	// as far as the layouts allow. Nil means 1.
-	SetVectors func(Tile, *Config, *gemm.Problem)
+	SetVectors func(*Config, *gemm.Problem)
 	Write      func(*build.Kernel, Config)
 	// EmitsPDLWait reports whether Write emits griddepcontrol.wait itself, after the prologue
 	// (mbarrier initialization, prefetch of tensor maps). Emit emits it at the start of the others.

@@ -147,10 +147,10 @@ func checkMMA(s Tile) *Reason {
 // shared memory per block of any GPU.
 const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 
-// checkFitMMA returns why tile s does not fit p. A float64 accumulator takes two registers.
+// checkFitMMA returns why the tile of c does not fit p. A float64 accumulator takes two registers.
 // Instructions for narrow types need a larger K, and their fragments of B are loaded in pairs.
-func checkFitMMA(p *gemm.Problem, s Tile) *Reason {
-	t := p.In()
+func checkFitMMA(p *gemm.Problem, c *Config) *Reason {
+	t, s := p.In(), c.Tile
 	in, _ := frag.Best(mmaElement(t), newestSM)
 	switch {
 	case s.SerialK > 1 && p.Accum().Bytes(2*s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters:
@@ -169,7 +169,7 @@ func checkFitMMA(p *gemm.Problem, s Tile) *Reason {
 	case s.ColsPerThread < 4 && t != dtype.F64:
 		return Because("%d columns per thread: want at least 4 in %v", s.ColsPerThread, t)
 	}
-	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A().Trans, TransB: p.B().Trans})
+	a, b := operandTiles(*c)
 	if n := a.Bytes() + b.Bytes(); n > maxSharedBytes {
 		return Because("in %v a block takes %d bytes of shared memory: want at most %d", t, n,
 			maxSharedBytes)
@@ -191,7 +191,7 @@ func mmaElement(t dtype.Type) ptx.Type {
 
 // mmaVectors sets the vector lengths. A copy of A or B begins where rows of the matrix can begin,
 // and may extend past the end of a row.
-func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
+func mmaVectors(c *Config, p *gemm.Problem) {
 	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]),
 		VectorLen(p.Layouts[gemm.C], SumsPerRow(*c))
 }

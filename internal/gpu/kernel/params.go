@@ -13,7 +13,7 @@ import (
 )
 
 // PTXTypes maps element types to the PTX types that hold them.
-var PTXTypes = map[dtype.Type]ptx.Type{
+var PTXTypes = [...]ptx.Type{
 	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16,
 	dtype.F8E4M3: ptx.E4M3, dtype.F8E5M2: ptx.E5M2, dtype.I8: ptx.S8, dtype.I32: ptx.S32,
 }

@@ -39,13 +39,14 @@ var Skinny = &Kernel{
 	KPerThread: SkinnyPatch,
 	Tiles:      slices.Concat(SkinnyPartTiles, SkinnyTiles),
 	CheckTile:  checkSkinny,
-	CheckFit: func(p *gemm.Problem, s Tile) *Reason {
+	CheckFit: func(p *gemm.Problem, c *Config) *Reason {
+		s := c.Tile
 		if n := p.Accum().Bytes(skinnyThreads(s) * s.RowsPerThread * s.ColsPerThread); s.SerialK > 1 && n > staticShared {
 			return Because("sums of %d bytes: want at most %d", n, staticShared)
 		}
 		return nil
 	},
-	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
+	SetVectors: func(c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], SkinnyPatch), VectorLen(p.Layouts[gemm.B], SkinnyPatch)
 	},
 	Write:        writeSkinny,

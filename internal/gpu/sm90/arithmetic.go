@@ -30,25 +30,33 @@ type Promotion struct {
 	Passes int      // equal parts of the step along K, each promoted on its own
 }
 
+// The terms and promotions of [ArithmeticOf].
+//
+// bf16x3 has six of the nine products of terms. The other three are at most 2⁻²⁴ times the first.
+// Truncation in the tensor cores matters most for the largest products, so those of term 0 are
+// promoted after 32 elements along K. Term 0 is part of every promotion. It is loaded last, which
+// leaves the most time to load it for the next step.
+var (
+	unsplit          = []int{0}
+	everyStep        = []Promotion{{[][2]int{{0, 0}}, 1, 1}}
+	bf16x3           = []int{1, 2, 0}
+	bf16x3Promotions = []Promotion{
+		{[][2]int{{1, 1}, {2, 0}, {0, 2}}, 1. / (kernel.SplitTermScale * kernel.SplitTermScale), 1},
+		{[][2]int{{1, 0}, {0, 1}}, 1. / kernel.SplitTermScale, 1},
+		{[][2]int{{0, 0}}, 1, 2},
+	}
+)
+
 // ArithmeticOf returns the arithmetic for elements of type in at a precision.
 func ArithmeticOf(in dtype.Type, precision gemm.Precision) Arithmetic {
-	r := Arithmetic{Elem: kernel.PTXTypes[in], Terms: []int{0}}
+	r := Arithmetic{Elem: kernel.PTXTypes[in], Terms: unsplit}
 	switch {
 	case precision == gemm.F32x3:
-		// bf16x3 with six of the nine products of terms. The other three are at most 2⁻²⁴ times
-		// the first. Truncation in the tensor cores matters most for the largest products, so
-		// those of term 0 are promoted after 32 elements along K. Term 0 is part of every
-		// promotion. It is loaded last, which leaves the most time to load it for the next step.
-		r.Elem, r.Terms = ptx.BF16, []int{1, 2, 0}
-		r.Promotions = []Promotion{
-			{[][2]int{{1, 1}, {2, 0}, {0, 2}}, 1. / (kernel.SplitTermScale * kernel.SplitTermScale), 1},
-			{[][2]int{{1, 0}, {0, 1}}, 1. / kernel.SplitTermScale, 1},
-			{[][2]int{{0, 0}}, 1, 2},
-		}
+		r.Elem, r.Terms, r.Promotions = ptx.BF16, bf16x3, bf16x3Promotions
 	case precision == gemm.TF32:
 		r.Elem = ptx.TF32
 	case r.Elem.Bits() == 8 && r.Elem != ptx.S8 && precision != gemm.Fast:
-		r.Promotions = []Promotion{{[][2]int{{0, 0}}, 1, 1}} // fp8 accumulators have 14 bits
+		r.Promotions = everyStep // fp8 accumulators have 14 bits
 	}
 	return r
 }

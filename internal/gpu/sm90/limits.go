@@ -62,19 +62,20 @@ func checkProblem(p *gemm.Problem) *kernel.Reason {
 	return nil
 }
 
-// checkFit returns why tile s cannot compute p, in most cases because a consumer thread has too few
-// registers.
-func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
+// checkFit returns why the tile of c cannot compute p, in most cases because a consumer thread has
+// too few registers.
+func checkFit(p *gemm.Problem, c *kernel.Config) *kernel.Reason {
+	s := c.Tile
 	r, operands := ArithmeticOf(p.In(), p.Precision), kernel.CountOperands(p.Epilogue)
 	sums := s.RowsPerThread * s.ColsPerThread
 	_, scaleSide := p.ScaleSides()
 	switch {
 	case s.SwapAB:
-		if why := checkSwapAB(p, s); why != nil {
+		if why := checkSwapAB(p, c); why != nil {
 			return why
 		}
 	case IsNarrowed(s):
-		if why := checkNarrowed(p, s); why != nil {
+		if why := checkNarrowed(p, c); why != nil {
 			return why
 		}
 	}
@@ -86,7 +87,7 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 	case Consumers(s) > 2 && len(r.Promotions) > 0:
 		return kernel.Because("too few registers for accumulator promotion of %v", p.In())
 	case (s.SwapAB || IsNarrowed(s)) && r.PromotesEveryStep() &&
-		PerStepPromotionCols(kernel.Config{Tile: s}) < min(s.N, leastPromoted):
+		PerStepPromotionCols(*c) < min(s.N, leastPromoted):
 		return kernel.Because("N is %d: promotion wants equal parts of at least %d columns", s.N, leastPromoted)
 	case scaleSide > 0 && s.RowsPerThread > 2:
 		return kernel.Because("too few registers for block scales with %d rows per thread", s.RowsPerThread)
@@ -98,7 +99,7 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 		return kernel.Because("too few registers for the operands of epilogue %v in precision %v", p.Epilogue, p.Precision)
 	case s.RowsPerThread > 2 && len(r.Terms) > 1:
 		return kernel.Because("too few registers for precision %v with %d rows per thread", p.Precision, s.RowsPerThread)
-	case p.Epilogue.Gated && !computesGate(p, s):
+	case p.Epilogue.Gated && !computesGate(c):
 		return kernel.Because("a gated epilogue wants N of 128, 256, or 64 with a K-major B, and K not split")
 	case s.SerialK > 1 && scaleSide > 0 && sums > 32:
 		return kernel.Because("too few registers for block scales and the totals of serial parts")
@@ -108,25 +109,26 @@ func checkFit(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
 	return nil
 }
 
-// checkNarrowed returns a reason unless tile s, which has an N of no multiple of 64, can compute p.
-func checkNarrowed(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
-	q, _ := kernel.Repack(p, s, kernel.Align{})
+// checkNarrowed returns a reason unless the tile of c, which has an N of no multiple of 64, can
+// compute p.
+func checkNarrowed(p *gemm.Problem, c *kernel.Config) *kernel.Reason {
+	s := c.Tile
 	switch {
 	case p.In().Bits() == 32:
 		return kernel.Because("N is %d: want a multiple of 64, 32 or 16 for %v", s.N, p.In())
 	case p.BlockScaled():
 		return kernel.Because("N is %d with block scales: want a multiple of %d", s.N, WarpgroupRows)
-	case !q.B().Trans: // TMA loads boxes of 64 columns
+	case !c.TransB: // TMA loads boxes of 64 columns
 		return kernel.Because("N is %d with an MN-major B: want a multiple of %d", s.N, WarpgroupRows)
 	}
 	return nil
 }
 
-// computesGate reports whether tile s can hold columns of B and of Up in equal parts. Each half
-// must fill whole epilogue subtiles and, if B is MN-major, whole TMA boxes.
-func computesGate(p *gemm.Problem, s kernel.Tile) bool {
-	q, _ := kernel.Repack(p, s, kernel.Align{})
-	whole := s.N == 2*WarpgroupRows || s.N == 4*WarpgroupRows || s.N == WarpgroupRows && q.B().Trans
+// computesGate reports whether the tile of c can hold columns of B and of Up in equal parts. Each
+// half must fill whole epilogue subtiles and, if B is MN-major, whole TMA boxes.
+func computesGate(c *kernel.Config) bool {
+	s := c.Tile
+	whole := s.N == 2*WarpgroupRows || s.N == 4*WarpgroupRows || s.N == WarpgroupRows && c.TransB
 	return whole && s.SplitK < 2 && s.ClusterK < 2
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // setVectors sets the vector lengths of configuration c. TMA needs 16-byte vectors of A and B.
-func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
+func setVectors(c *kernel.Config, p *gemm.Problem) {
 	c.VecA, c.VecB = c.In.Elements(kernel.MaxVectorBytes), c.In.Elements(kernel.MaxVectorBytes)
 	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], p.Out().Elements(kernel.MaxVectorBytes))
 }

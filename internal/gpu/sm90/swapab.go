@@ -59,16 +59,15 @@ func swapABTilesOfHeights() (all []kernel.Tile) {
 	return all
 }
 
-// checkSwapAB returns a reason unless tile s, which has swapAB, can compute p.
-func checkSwapAB(p *gemm.Problem, s kernel.Tile) *kernel.Reason {
-	q, _ := kernel.Repack(p, s, kernel.Align{})
+// checkSwapAB returns a reason unless the tile of c, which has swapAB, can compute p.
+func checkSwapAB(p *gemm.Problem, c *kernel.Config) *kernel.Reason {
 	switch {
 	case p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated:
 		return kernel.Because("swapAB: want no groups and no gate")
-	case p.Precision == gemm.TF32 && (q.B().Trans || p.N < 2):
+	case p.Precision == gemm.TF32 && (c.TransB || p.N < 2):
 		return kernel.Because("swapAB in tf32: want an MN-major B and N of at least 2")
-	case p.In().Bits() == 16 && q.A().Trans && s.IsRagged(): // TMA loads boxes of 64 rows
-		return kernel.Because("swapAB with N of %d and an MN-major A: want a multiple of %d", s.N, WarpgroupRows)
+	case p.In().Bits() == 16 && c.TransA && c.Tile.IsRagged(): // TMA loads boxes of 64 rows
+		return kernel.Because("swapAB with N of %d and an MN-major A: want a multiple of %d", c.Tile.N, WarpgroupRows)
 	case p.BlockScaled():
 		return kernel.Because("swapAB: want no block scales")
 	case p.Precision == gemm.F32x3:

@@ -106,31 +106,37 @@ func narrowedTiles(k int) (all []kernel.Tile) {
 // multiple of 64, nor 16 or 32.
 func IsNarrowed(s kernel.Tile) bool { return !s.SwapAB && s.IsRagged() }
 
-// TileList returns every tile of the kernel with K set to 128 bytes of 8-bit, 32-bit and 16-bit
-// elements, in this order.
-func TileList() (all []kernel.Tile) {
-	for _, k := range []int{128, 32, 64} {
-		tiles := slices.Insert(slices.Clone(BaseTiles), 1, slices.Concat(FurtherTiles[k], PartTiles(k))...)
-		if k != 64 {
-			tiles = append(tiles, narrowTile)
-		}
-		// For an MN-major B of tf32, swapAB comes first. The last tile is the smallest.
-		at := len(tiles) - 1
-		if k == 32 {
-			at = 0
-		}
-		further := swapABTiles[k]
-		if k != 32 {
-			further = slices.Concat(narrowedTiles(k), further)
-		}
-		for _, s := range slices.Insert(tiles, at, further...) {
-			if s.K = k; k != 64 && s.N == 192 && !s.SwapAB {
-				// These types can have a C of 32 bits, whose subtiles take the shared memory of a
-				// stage. Reads of B do not limit them, so a cluster gains nothing.
-				s.Stages, s.ClusterM = s.Stages-1, 0
-			}
-			all = append(all, s)
+// Tiles lists all tiles by the number of elements along K in 128 bytes: of 8-bit, 32-bit and 16-bit
+// elements.
+var Tiles = map[int][]kernel.Tile{128: tilesOf(128), 32: tilesOf(32), 64: tilesOf(64)}
+
+// TileList returns every tile of the kernel: those of 8-bit, 32-bit and 16-bit elements, in this
+// order.
+func TileList() []kernel.Tile { return slices.Concat(Tiles[128], Tiles[32], Tiles[64]) }
+
+// tilesOf returns the tiles with 128 bytes along K of k elements.
+func tilesOf(k int) []kernel.Tile {
+	tiles := slices.Insert(slices.Clone(BaseTiles), 1, slices.Concat(FurtherTiles[k], PartTiles(k))...)
+	if k != 64 {
+		tiles = append(tiles, narrowTile)
+	}
+	// For an MN-major B of tf32, swapAB comes first. The last tile is the smallest.
+	at := len(tiles) - 1
+	if k == 32 {
+		at = 0
+	}
+	further := swapABTiles[k]
+	if k != 32 {
+		further = slices.Concat(narrowedTiles(k), further)
+	}
+	tiles = slices.Insert(tiles, at, further...)
+	for i := range tiles {
+		s := &tiles[i]
+		if s.K = k; k != 64 && s.N == 192 && !s.SwapAB {
+			// These types can have a C of 32 bits, whose subtiles take the shared memory of a stage.
+			// Reads of B do not limit them, so a cluster gains nothing.
+			s.Stages, s.ClusterM = s.Stages-1, 0
 		}
 	}
-	return all
+	return tiles
 }
