@@ -111,27 +111,28 @@ func collect(seq iter.Seq[*Candidate]) (all []Candidate) {
 // Fastest returns the candidate with the smallest predicted time, the first of several, or nil if
 // all are rejected.
 func Fastest(all []Candidate) *Candidate {
-	best, ok := fastest(func(yield func(*Candidate) bool) {
-		for i := range all {
-			if !yield(&all[i]) {
-				return
-			}
+	var best *Candidate
+	for i := range all {
+		if c := &all[i]; c.Rejected == nil && (best == nil || c.Cycles < best.Cycles) {
+			best = c
 		}
-	})
-	if !ok {
-		return nil
 	}
-	return &best
+	return best
 }
 
-// fastest is Fastest for a sequence.
-func fastest(seq iter.Seq[*Candidate]) (best Candidate, ok bool) {
-	for c := range seq {
-		if c.Rejected == nil && (!ok || c.Cycles < best.Cycles) {
-			best, ok = *c, true
+// fastest is [Fastest] for the candidates of some kernels. It lowers the job's limit to the time of
+// the fastest candidate so far. It begins with the last kernel, because later kernels are faster in
+// most cases and so leave out more candidates.
+func (j *job) fastest(kernels []*row) (best Candidate, ok bool) {
+	for i := range slices.Backward(kernels) {
+		for c := range candidates(kernels[i:i+1], j) {
+			earlier := c.Kernel != best.Kernel // in the list of candidates
+			if c.Rejected == nil && (c.Cycles < j.limit || c.Cycles == j.limit && earlier) {
+				best, j.limit = *c, c.Cycles
+			}
 		}
 	}
-	return best, ok
+	return best, best.Kernel != nil
 }
 
 // candidates yields the kernel's candidates, each in c, and reports whether there may be more.
@@ -143,22 +144,21 @@ func (r *row) candidates(c *Candidate, j *job, yield func(*Candidate) bool) bool
 		return r.orderedCandidates(c, j, yield)
 	}
 	configs := r.configs(j)
-	var parts []int
+	var splits []int
 	for _, s := range r.tilesFor(j) {
-		config := configs.of(s)
-		if r.judge(c, j, config); !yield(c) {
-			return false
-		}
-		parts = r.appendSplits(parts[:0], j, s)
-		if len(parts) == 0 {
+		if r.isNeedless(j, s) {
 			continue
 		}
-		config.Tile.SplitK = parts[0]
-		if r.check(c, j, config); c.Rejected != nil {
-			continue // as with any other number of parts
-		}
-		for _, c.Config.Tile.SplitK = range parts {
-			if r.estimate(c, j); !yield(c) {
+		splits = r.appendSplits(append(splits[:0], 0), j, s)
+		for _, s.SplitK = range splits {
+			if configs.least(s) > j.limit {
+				continue
+			}
+			r.judge(c, j, configs.of(s))
+			if c.Rejected != nil && s.SplitK > 1 {
+				break // as with any other number of parts
+			}
+			if !yield(c) {
 				return false
 			}
 		}
@@ -174,24 +174,46 @@ func (r *row) tilesFor(j *job) []kernel.Tile {
 	return r.Tiles
 }
 
+// isNeedless reports whether the job has a tile that is always as good as s.
+func (r *row) isNeedless(j *job, s kernel.Tile) bool { return r.needless != nil && r.needless(j, s) }
+
 // configs makes the configurations of a kernel for a product with aligned matrices. Those of tiles
 // with the same reading share all but the Tile.
 type configs struct {
 	row    *row
 	job    *job
-	shared [readings]kernel.Config
+	shared [readings]struct {
+		kernel.Config
+		floor
+	}
 }
 
-func (r *row) configs(j *job) *configs { return &configs{row: r, job: j} }
+// configs returns the job's configs, for the kernel.
+func (r *row) configs(j *job) *configs {
+	j.configs = configs{row: r, job: j}
+	return &j.configs
+}
 
 // of returns the configuration with tile s. It is valid until the next one.
 func (x *configs) of(s kernel.Tile) *kernel.Config {
-	c := &x.shared[reading(s)]
+	c := &x.shared[reading(s)].Config
 	if !c.In.Valid() {
 		*c = x.row.For(x.row.Config(x.job.Problem, s), x.job.device.Target)
 	}
 	c.Tile = s
 	return c
+}
+
+// least returns a lower bound of the time that is predicted with tile s.
+func (x *configs) least(s kernel.Tile) float64 {
+	if x.row.floor == nil {
+		return 0
+	}
+	f := &x.shared[reading(s)].floor
+	if f.rate == 0 {
+		*f = x.row.floor(x.job, s)
+	}
+	return f.least(x.job, s)
 }
 
 // judge makes c the candidate with a configuration, and rejects it or sets its predicted time.
@@ -257,11 +279,12 @@ type Choice struct {
 // Spec names the choice as --kernel takes it.
 func (c *Choice) Spec() string { return spec(c.Kernel, &c.Config) }
 
-// Best chooses among all kernels for p on d, where the matrices are aligned to a. The error is
+// Best chooses among all kernels for p on d, where the matrices are aligned to a. The choice is the
+// [Fastest] of [Candidates], of which Best predicts only some; see floor.go. The error is
 // ErrUnsupported.
 func Best(p *gemm.Problem, a kernel.Align, d *device.Info) (Choice, error) {
 	j := newOrderedJob(p, a, d)
-	c, ok := fastest(candidates(rows, j))
+	c, ok := j.fastest(rows)
 	if !ok {
 		return Choice{}, rejection(Candidates(p, a, d), p, a)
 	}
@@ -300,7 +323,7 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 		r.judge(&c, j, r.configs(j).of(s))
 		return Choice{r.Kernel, c.Config, c.Cycles, why + j.orderText()}, c.Rejected
 	}
-	c, ok := fastest(candidates([]*row{r}, j))
+	c, ok := j.fastest([]*row{r})
 	switch {
 	case ok:
 	case j.orderErr != nil:

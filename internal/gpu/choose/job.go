@@ -27,11 +27,15 @@ type job struct {
 	arithmetic sm90.Arithmetic
 	// packings are the operands as wgmma reads them.
 	packings [readings]packing
+	// configs are those of the kernel whose candidates are listed.
+	configs configs
 	// order is the order in which candidates must add, and orderErr why there is none. They are set if
 	// ordered is: for a row-invariant product, and for a part of a product.
 	ordered  bool
 	order    kernel.Order
 	orderErr error
+	// limit is a time in cycles. Candidates whose lower bound exceeds it are left out.
+	limit float64
 }
 
 // packing is a product with the operands that TMA cannot read packed.
@@ -45,7 +49,7 @@ func newJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
 	p, a = kernel.CoreOf(p, a)
 	return &job{
 		Problem: p, align: a, device: d, costs: coefficientsOf(d), sms: max(d.SMs, 1), traffic: p.Traffic(),
-		arithmetic: sm90.ArithmeticOf(p.In(), p.Precision),
+		arithmetic: sm90.ArithmeticOf(p.In(), p.Precision), limit: math.Inf(1),
 	}
 }
 
@@ -99,12 +103,11 @@ func (j *job) parts(s kernel.Tile) (parts, depth int) {
 // cycle and SM.
 func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) }
 
-// deliver returns the cycles in which memory delivers the first n bytes of a product, at the given
-// part of its rate.
-func (j *job) deliver(n, part float64) float64 {
-	m := &j.costs.machine
-	return m.ramp + j.perSM(n, part*m.memoryRate)
-}
+// read returns the cycles in which memory delivers n bytes, at the given part of its rate.
+func (j *job) read(n, part float64) float64 { return j.perSM(n, part*j.costs.machine.memoryRate) }
+
+// deliver is read for the first n bytes of a product.
+func (j *job) deliver(n, part float64) float64 { return j.costs.machine.ramp + j.read(n, part) }
 
 // Numbers of bytes and elements are floats, as ints of 32 bits do not hold those of large products,
 // nor of 64 bits those of the largest that a problem describes.
@@ -167,9 +170,13 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 		return 0
 	}
 	parts = kernel.SplitCount(j.Problem, c.Tile)
-	n := &j.costs.machine.sum
 	second := kernel.SplitKSumConfig(*c).Tile
-	rounds := ints.CeilDiv(parts, second.K*second.Stages)
+	return j.add(parts, ints.CeilDiv(parts, second.K*second.Stages))
+}
+
+// add is sum for a number of parts whose loads take a number of rounds.
+func (j *job) add(parts, rounds int) float64 {
+	n := &j.costs.machine.sum
 	return n.launch + n.round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.rate)
 }
 

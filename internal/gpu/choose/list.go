@@ -14,8 +14,13 @@ type row struct {
 	*kernel.Kernel
 	// predict estimates the time of a configuration.
 	predict func(*job, *kernel.Config) prediction
+	// floor returns the costs of the lower bound for tiles with the same reading as one; nil means
+	// that the bound is 0.
+	floor func(*job, kernel.Tile) floor
 	// tiles returns the tiles for the job's element type; nil stands for the kernel's own list.
 	tiles func(*job) []kernel.Tile
+	// needless is [row.isNeedless]; nil means that it is always false.
+	needless func(*job, kernel.Tile) bool
 	// partTiles returns further tiles for row-invariant products with K in parts; nil means none.
 	partTiles func(*job) []kernel.Tile
 	// maxFill is the largest number of blocks per SM for which K is split, and minSteps the
@@ -29,12 +34,13 @@ type row struct {
 var rows = []*row{
 	{Kernel: kernel.Naive, predict: predictNaive},
 	{Kernel: kernel.Tiled, predict: predictTiled},
-	{Kernel: kernel.Blocked, predict: predictBlocked, maxFill: 6, minSteps: 4},
-	{Kernel: kernel.MMA, predict: predictMMA, tiles: mmaTiles, maxFill: 4, minSteps: 8, fillsSMs: true},
-	{Kernel: sm90.WGMMA, predict: predictWGMMA, tiles: wgmmaTiles, partTiles: wgmmaPartTiles, maxFill: 6,
-		minSteps: 4},
-	{Kernel: kernel.Skinny, predict: predictSkinny, tiles: skinnyTiles, partTiles: skinnyPartTiles, maxFill: 6,
-		minSteps: 4},
+	{Kernel: kernel.Blocked, predict: predictBlocked, floor: floorBlocked, maxFill: 6, minSteps: 4},
+	{Kernel: kernel.MMA, predict: predictMMA, floor: floorMMA, tiles: mmaTiles, maxFill: 4, minSteps: 8,
+		fillsSMs: true},
+	{Kernel: sm90.WGMMA, predict: predictWGMMA, floor: floorWGMMA, tiles: wgmmaTiles, needless: needlessWGMMA,
+		partTiles: wgmmaPartTiles, maxFill: 6, minSteps: 4},
+	{Kernel: kernel.Skinny, predict: predictSkinny, floor: floorSkinny, tiles: skinnyTiles, partTiles: skinnyPartTiles,
+		maxFill: 6, minSteps: 4},
 }
 
 // Kernels lists the GPU kernels in the order in which the documentation introduces them.

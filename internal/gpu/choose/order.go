@@ -168,7 +168,7 @@ type orderedTiles struct {
 }
 
 func (r *row) orderedTiles(j *job) orderedTiles {
-	tiles := r.tilesFor(j)
+	tiles := slices.DeleteFunc(slices.Clone(r.tilesFor(j)), func(s kernel.Tile) bool { return r.isNeedless(j, s) })
 	x := orderedTiles{r.configs(j), tiles, len(tiles)}
 	if r.dividesK(j) && r.partTiles != nil {
 		x.all = slices.Concat(tiles, r.partTiles(j))
@@ -226,7 +226,11 @@ func (r *row) orderedCandidates(c *Candidate, j *job, yield func(*Candidate) boo
 	if j.order.Part > 0 {
 		parts = kernel.Tiles(j.K, j.order.Part)
 	}
-	for config := range r.orderedTiles(j).inParts(parts) {
+	tiles := r.orderedTiles(j)
+	for config := range tiles.inParts(parts) {
+		if tiles.least(config.Tile) > j.limit {
+			continue
+		}
 		if r.judge(c, j, config); !yield(c) {
 			return false
 		}

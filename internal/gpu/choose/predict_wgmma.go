@@ -11,15 +11,11 @@ import (
 	"tilework/internal/ints"
 )
 
-// wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts,
-// without those that multiply needless rows.
-func wgmmaTiles(j *job) []kernel.Tile {
-	k := swizzleK(j)
-	parts := sm90.PartTiles(k)
-	return slices.DeleteFunc(slices.Clone(sm90.Tiles[k]), func(s kernel.Tile) bool {
-		return slices.Contains(parts, s) || j.isTooHigh(s) || j.narrowsInVain(s)
-	})
-}
+// wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts.
+func wgmmaTiles(j *job) []kernel.Tile { return sm90.Tiles[swizzleK(j)] }
+
+// needlessWGMMA reports whether tile s multiplies needless rows or columns.
+func needlessWGMMA(j *job, s kernel.Tile) bool { return j.isTooHigh(s) || j.narrowsInVain(s) }
 
 // narrowsInVain reports whether a narrowed tile is no candidate: its rows are too many or too few
 // for C, a narrower one needs equally many tiles, or the tiles take more than four rounds, in which
@@ -33,7 +29,8 @@ func (j *job) narrowsInVain(s kernel.Tile) bool {
 	if needless || !j.packing(s).product.B().Trans || kernel.TileCount(j.Problem, s) > rounds*j.device.SMs {
 		return true
 	}
-	inVain := func(n int) bool { return n < s.N && kernel.Tiles(j.N, n) == kernel.Tiles(j.N, s.N) }
+	across := kernel.Tiles(j.N, s.N)
+	inVain := func(n int) bool { return n < s.N && kernel.Tiles(j.N, n) == across }
 	return inVain(sm90.WarpgroupRows) || slices.ContainsFunc(sm90.NarrowedColumns, func(n int) bool {
 		return inVain(n) && (j.In() != dtype.I8 || n%16 == 0)
 	})

@@ -106,17 +106,19 @@ func narrowedTiles(k int) (all []kernel.Tile) {
 // multiple of 64, nor 16 or 32.
 func IsNarrowed(s kernel.Tile) bool { return !s.SwapAB && s.IsRagged() }
 
-// Tiles lists all tiles by the number of elements along K in 128 bytes: of 8-bit, 32-bit and 16-bit
-// elements.
+// Tiles lists the tiles of products with any K by the number of elements along K in 128 bytes: of
+// 8-bit, 32-bit and 16-bit elements.
 var Tiles = map[int][]kernel.Tile{128: tilesOf(128), 32: tilesOf(32), 64: tilesOf(64)}
 
 // TileList returns every tile of the kernel: those of 8-bit, 32-bit and 16-bit elements, in this
 // order.
-func TileList() []kernel.Tile { return slices.Concat(Tiles[128], Tiles[32], Tiles[64]) }
+func TileList() []kernel.Tile {
+	return slices.Concat(Tiles[128], PartTiles(128), Tiles[32], PartTiles(32), Tiles[64])
+}
 
 // tilesOf returns the tiles with 128 bytes along K of k elements.
 func tilesOf(k int) []kernel.Tile {
-	tiles := slices.Insert(slices.Clone(BaseTiles), 1, slices.Concat(FurtherTiles[k], PartTiles(k))...)
+	tiles := slices.Insert(slices.Clone(BaseTiles), 1, FurtherTiles[k]...)
 	if k != 64 {
 		tiles = append(tiles, narrowTile)
 	}

@@ -1,0 +1,78 @@
+package choose
+
+import (
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/ints"
+)
+
+// The choice needs only the fastest candidate. A lower bound of a candidate's time takes a fraction
+// of the work of a prediction. If it exceeds the time of the fastest candidate so far, as it mostly
+// does, the candidate is neither checked nor predicted.
+
+// floor holds costs that are part of all predictions of a kernel for a job.
+type floor struct {
+	launch  float64 // cycles of the launches, except for the one that adds the parts of K
+	memory  float64 // cycles in which memory delivers A and B at its full rate
+	rate    float64 // multiply-adds of an SM per cycle
+	side    int     // rows and columns that an instruction multiplies at least
+	latency float64 // cycles from the request for a stage of a pipeline to its arrival, or 0
+	exposed float64 // part of the shorter of multiplying and memory that is not hidden
+}
+
+// least returns a lower bound of the predicted time of a candidate with tile s: that of the busiest
+// SM, which does nothing but multiply, or that of memory.
+func (f *floor) least(j *job, s kernel.Tile) float64 {
+	parts, depth := j.parts(s)
+	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
+	rounds := ints.CeilDiv(blocks, max(j.sms, s.ClusterBlocks()))
+	step := volume(max(s.M, f.side), max(s.N, f.side), s.K) / f.rate
+	if f.latency > 0 {
+		step = max(step, f.latency/float64(s.Stages))
+	}
+	multiply := volume(rounds, ints.CeilDiv(depth, s.BlocksK())) / float64(s.K) * step
+	t := f.launch + max(multiply+f.exposed*f.memory, f.memory+f.exposed*multiply)
+	if parts > 1 {
+		t += j.add(parts, 1)
+	}
+	return t
+}
+
+// floorBlocked: schedulers issue the multiply-adds.
+func floorBlocked(j *job, _ kernel.Tile) floor {
+	n := &j.costs.blocked
+	issue := n.multiplyAdd * float64(j.Accum().Bytes(1)) / 4
+	return floor{launch: n.launch, memory: j.read(j.operandBytes(), n.memory), rate: schedulers * frag.Lanes / issue}
+}
+
+// floorMMA: tensor cores multiply.
+func floorMMA(j *job, _ kernel.Tile) floor {
+	n := &j.costs.mma
+	return floor{launch: n.launch, memory: j.read(j.operandBytes(), n.memory), rate: n.rates[j.In()]}
+}
+
+// floorWGMMA: tensor cores multiply all products of terms. Memory delivers the operands that are
+// not packed. The L2 cache may still hold the others.
+func floorWGMMA(j *job, s kernel.Tile) floor {
+	n, bytes := &j.costs.wgmma, 0.0
+	t := wgmmaTile{job: j, n: n, s: s, x: j.packing(s)}
+	for o := range gemm.C {
+		if !t.x.packed[o] {
+			bytes += t.loadedBytes(o)
+		}
+	}
+	products, _ := t.promotions()
+	return floor{
+		launch: n.launch + t.pack(), memory: j.read(bytes, n.memory*(1+n.power)),
+		rate: n.rate * float64(swizzleK(j)) / products, side: sm90.WarpgroupRows,
+		latency: n.latency * float64(len(j.arithmetic.Terms)), exposed: n.exposed,
+	}
+}
+
+// floorSkinny: schedulers issue the multiply-adds.
+func floorSkinny(j *job, _ kernel.Tile) floor {
+	n := &j.costs.skinny
+	return floor{launch: n.launch, memory: j.read(j.operandBytes(), n.memory), rate: schedulers * frag.Lanes}
+}
