@@ -101,15 +101,17 @@ func (key *orderKey) orderTimes() (all []orderTimes, fastest []float64, err erro
 		fastest = append(fastest, math.Inf(1))
 		j := newJob(&p, kernel.Align{}, d)
 		for _, r := range rows {
-			r.orders(j, func(o kernel.Order, cycles float64) {
+			r.orders(j, func(o kernel.Order) *float64 {
 				i := slices.IndexFunc(all, func(x orderTimes) bool { return x.Order == o })
 				if i < 0 {
 					i = len(all)
 					all = append(all, orderTimes{o, slices.Repeat([]float64{math.Inf(1)}, len(referenceRows))})
 				}
-				all[i].cycles[n] = min(all[i].cycles[n], cycles)
-				fastest[n] = min(fastest[n], cycles)
+				return &all[i].cycles[n]
 			})
+		}
+		for _, x := range all {
+			fastest[n] = min(fastest[n], x.cycles[n])
 		}
 	}
 	return all, fastest, nil
@@ -134,8 +136,9 @@ func (key *orderKey) product(m int) (gemm.Problem, error) {
 	return p, err
 }
 
-// orders calls f with the order of each candidate for j and its predicted time.
-func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
+// orders lowers the time of each order to the predicted times of the candidates for j with it. The
+// function timeOf returns the time of an order.
+func (r *row) orders(j *job, timeOf func(kernel.Order) *float64) {
 	if r.Check(j.Problem, kernel.Tile{}, j.align, j.device) != nil {
 		return
 	}
@@ -149,8 +152,12 @@ func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
 			if !ok || parts > 1 && o.Part == 0 {
 				continue
 			}
+			least := timeOf(o)
+			if j.limit = *least; tiles.least(config.Tile) > j.limit {
+				continue
+			}
 			if r.judge(&c, j, config); c.Rejected == nil {
-				f(o, c.Cycles)
+				*least = min(*least, c.Cycles)
 			}
 		}
 	}
