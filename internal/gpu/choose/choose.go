@@ -83,7 +83,7 @@ func InOrder(k *kernel.Kernel, o kernel.Order, p *gemm.Problem, a kernel.Align, 
 func Cycles(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, a kernel.Align, d *device.Info) float64 {
 	r, j := rowsOf(k)[0], newJob(p, a, d)
 	c := Candidate{Kernel: k}
-	r.check(&c, j, r.configs(j).of(s))
+	r.setConfig(&c, j, r.configs(j).of(s))
 	r.estimate(&c, j)
 	return c.Cycles
 }
@@ -216,25 +216,33 @@ func (x *configs) least(s kernel.Tile) float64 {
 	return f.least(x.job, s)
 }
 
-// judge makes c the candidate with a configuration, and rejects it or sets its predicted time.
+// judge makes c the candidate with a configuration for aligned matrices, and rejects it or sets its
+// predicted time. The kernel must be able to compute the product with some tile. Candidates whose
+// time exceeds the job's limit are not checked against the limits of the device.
 func (r *row) judge(c *Candidate, j *job, config *kernel.Config) {
-	if r.check(c, j, config); c.Rejected == nil {
-		r.estimate(c, j)
+	r.setConfig(c, j, config)
+	if c.Rejected = r.CheckRules(j.Problem, config); c.Rejected != nil {
+		return
+	}
+	if r.estimate(c, j); c.Cycles > j.limit {
+		return
+	}
+	if c.Rejected = r.CheckLimits(j.Problem, config, j.device); c.Rejected == nil && j.ordered {
+		c.Rejected = r.checkOrder(j, config.Tile)
+	}
+	if c.Rejected != nil {
+		c.Cycles, c.prediction = 0, prediction{}
 	}
 }
 
-// check makes c the candidate with a configuration for aligned matrices, and rejects it if it
-// cannot compute the product. The kernel must be able to compute it with some tile.
-func (r *row) check(c *Candidate, j *job, config *kernel.Config) {
+// setConfig makes c the candidate with a configuration for aligned matrices.
+func (r *row) setConfig(c *Candidate, j *job, config *kernel.Config) {
 	align := j.align
 	if r.TMA {
 		align[gemm.A], align[gemm.B] = 0, 0 // operands that TMA cannot read are packed
 	}
 	c.Config, c.Cycles, c.prediction = *config, 0, prediction{}
 	c.Config.LimitVectors(align)
-	if c.Rejected = r.CheckConfig(j.Problem, config, j.device); c.Rejected == nil && j.ordered {
-		c.Rejected = r.checkOrder(j, config.Tile)
-	}
 }
 
 // estimate sets the predicted time.
@@ -280,7 +288,7 @@ type Choice struct {
 func (c *Choice) Spec() string { return spec(c.Kernel, &c.Config) }
 
 // Best chooses among all kernels for p on d, where the matrices are aligned to a. The choice is the
-// [Fastest] of [Candidates], of which Best predicts only some; see floor.go. The error is
+// [Fastest] of [Candidates]. Best predicts only some of them; see floor.go. The error is
 // ErrUnsupported.
 func Best(p *gemm.Problem, a kernel.Align, d *device.Info) (Choice, error) {
 	j := newOrderedJob(p, a, d)

@@ -65,9 +65,10 @@ type wgmmaTile struct {
 	x *packing // the product as it is launched, with packed operands
 	// operands are the left and the right operand.
 	operands [2]operand
-	// parts is the number of parts of K, and steps the number of steps along K.
-	parts int
-	steps float64
+	// parts is the number of parts of K, blocks that of blocks of all tiles, and steps the number of
+	// steps along K.
+	parts, blocks int
+	steps         float64
 	// active is the number of SMs with a tile, out of sms that have room for whole clusters, and
 	// rounds the number of tiles of the busiest SM. last is the number of SMs with a tile in the last
 	// round. The few SMs that even rounds leave out are counted: with them a product takes nearly the
@@ -76,6 +77,13 @@ type wgmmaTile struct {
 	rounds            int
 	// terms is the number of terms of an operand split.
 	terms float64
+	// compute is the number of cycles in which the tensor cores multiply a step, and threads add the
+	// promotions.
+	compute float64
+	// lines is the number of rows of 128 bytes that a block loads for a step. A row that spans two
+	// lines of the L2 cache counts as more than one. beyond is the number of cycles that parts of
+	// boxes outside of the matrices add to a step.
+	lines, beyond float64
 	// clock is the full clock rate divided by the one at which the product runs.
 	clock float64
 }
@@ -88,14 +96,15 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
 	t := wgmmaTile{
-		job: j, n: &j.costs.wgmma, c: c, s: s, x: j.packing(s), parts: parts,
+		job: j, n: &j.costs.wgmma, c: c, s: s, x: j.packing(s), parts: parts, blocks: blocks,
 		steps:  float64(kernel.Tiles(ints.CeilDiv(depth, s.BlocksK()), s.K)),
 		active: float64(min(blocks, sms)), sms: float64(sms), rounds: ints.CeilDiv(blocks, sms),
 		terms: float64(len(j.arithmetic.Terms)),
 	}
 	t.last = float64(blocks - (t.rounds-1)*sms)
 	t.setOperands()
-	multiply := float64(t.rounds) * t.steps * t.multiply()
+	t.compute = t.multiply()
+	multiply := float64(t.rounds) * t.steps * t.compute
 	t.clock = 1 + t.n.power*multiply/(multiply+t.n.sustained)
 	return t
 }
@@ -105,7 +114,7 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 func predictWGMMA(j *job, c *kernel.Config) prediction {
 	t := newWGMMATile(j, c)
 	n, rounds := t.n, float64(t.rounds)
-	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * t.parts * c.Tile.BlocksK(), rounds: t.rounds}
+	x := prediction{blocks: t.blocks, rounds: t.rounds}
 	// The next launch begins on the SMs that have no block.
 	x.launch = n.launch + n.crowd*max(2*t.active/t.sms-1, 0)
 	x.sum, x.pack = j.sum(c, t.parts), t.pack()
@@ -168,7 +177,7 @@ func (t *wgmmaTile) loop(active float64) float64 {
 // in the given cycles. It takes longer than the longest of its parts, whose times vary.
 func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
-	step := tightOverlap(t.multiply(), load, t.hot(active), t.terms*n.latency/float64(s.Stages))
+	step := tightOverlap(t.compute, load, t.hot(active), t.terms*n.latency/float64(s.Stages))
 	if s.SwapAB && t.Precision == gemm.TF32 { // threads load fragments
 		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
 	}

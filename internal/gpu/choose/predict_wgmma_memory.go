@@ -11,7 +11,7 @@ import (
 // operand is the left or the right operand of a tile, as TMA loads it.
 type operand struct {
 	name   gemm.Operand
-	layout gemm.Layout
+	layout *gemm.Layout
 	side   int // rows of A or columns of B of the matrix
 	tile   int // those of a tile
 	// shared is the number of blocks that load a tile together, and apart that of blocks of a
@@ -22,11 +22,11 @@ type operand struct {
 	kMajor bool
 }
 
-// setOperands sets the operands.
+// setOperands sets the operands, lines and beyond.
 func (t *wgmmaTile) setOperands() {
 	s, q := t.s, &t.x.product
-	a := operand{name: gemm.A, layout: q.Layouts[gemm.A], side: t.M, kMajor: !q.Layouts[gemm.A].Trans}
-	b := operand{name: gemm.B, layout: q.Layouts[gemm.B], side: t.Columns(), kMajor: q.Layouts[gemm.B].Trans}
+	a := operand{name: gemm.A, layout: q.A(), side: t.M, kMajor: !q.A().Trans}
+	b := operand{name: gemm.B, layout: q.B(), side: t.Columns(), kMajor: q.B().Trans}
 	left, right := kernel.SwapAB(s, &a, &b)
 	left.tile, left.shared, left.apart = s.M, s.BlocksN(), s.BlocksM()
 	right.tile, right.shared, right.apart = s.N, s.BlocksM(), s.BlocksN()
@@ -36,19 +36,18 @@ func (t *wgmmaTile) setOperands() {
 		}
 	}
 	t.operands = [2]operand{*left, *right}
+	for i := range t.operands {
+		o := &t.operands[i]
+		t.lines += float64(o.boxes) / float64(o.shared) * t.n.skew(o.layout)
+		t.beyond = max(t.beyond, t.outside(o))
+	}
 }
 
 // load returns the cycles in which the L2 cache delivers the operands of a step to the given number
 // of SMs. It delivers more to each SM where few SMs load.
 func (t *wgmmaTile) load(active float64) float64 {
 	rate := t.costs.machine.l2Rate * t.clock * (1 + t.n.alone*(1-active/t.sms))
-	lines, outside := 0.0, 0.0
-	for i := range t.operands {
-		o := &t.operands[i]
-		lines += float64(o.boxes) / float64(o.shared) * t.n.skew(&o.layout)
-		outside = max(outside, t.outside(o))
-	}
-	return t.terms * (frag.SwizzleBytes*lines/rate + outside)
+	return t.terms * (frag.SwizzleBytes*t.lines/rate + t.beyond)
 }
 
 // hot returns the cycles in which the L2 cache delivers the lines of a step that all SMs load.
@@ -167,7 +166,7 @@ func (t *wgmmaTile) pairing() float64 {
 
 // loadedBytes returns the bytes of A or B as they are loaded.
 func (t *wgmmaTile) loadedBytes(o gemm.Operand) float64 {
-	l, count := t.x.product.Layouts[o], 1
+	l, count := &t.x.product.Layouts[o], 1
 	if t.Batch.Stride[o] > 0 {
 		count = t.Batch.Count
 	}

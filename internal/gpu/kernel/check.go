@@ -66,19 +66,16 @@ func (k *Kernel) Check(p *gemm.Problem, s Tile, a Align, d *device.Info) error {
 		return nil
 	}
 	c := k.Config(p, s)
-	if d == nil {
-		return k.checkFit(p, &c)
-	}
-	c = k.For(c, d.Target)
-	return k.CheckConfig(p, &c, d)
-}
-
-// CheckConfig applies the rules for tiles to c, the configuration of a tile for p on the target of
-// d. Check with the zero Tile must have returned nil.
-func (k *Kernel) CheckConfig(p *gemm.Problem, c *Config, d *device.Info) error {
-	if err := k.checkFit(p, c); err != nil {
+	if err := k.CheckRules(p, &c); err != nil || d == nil {
 		return err
 	}
+	c = k.For(c, d.Target)
+	return k.CheckLimits(p, &c, d)
+}
+
+// CheckLimits applies the limits of d to c, the configuration of a tile for p on the target of d.
+// Check with the zero Tile and CheckRules must have returned nil.
+func (k *Kernel) CheckLimits(p *gemm.Problem, c *Config, d *device.Info) error {
 	if err := k.checkBlock(c, d); err != nil || p.Empty() {
 		return err // no launch computes an empty C
 	}
@@ -91,21 +88,28 @@ func (k *Kernel) CheckConfig(p *gemm.Problem, c *Config, d *device.Info) error {
 	return err
 }
 
-// errNoArithmetic returns the error for operands that the kernel does not multiply in their own
-// arithmetic. It names the precisions in which the kernel does.
-func (k *Kernel) errNoArithmetic(t dtype.Type) error {
+// notNative is the error of a kernel for operands that it does not multiply in their own
+// arithmetic. Its text names the precisions in which the kernel does.
+type notNative struct {
+	kernel *Kernel
+	in     dtype.Type
+}
+
+func (e *notNative) Error() string {
 	var others []string
 	for _, p := range gemm.Precisions() {
-		if slices.Contains(k.PrecisionTypes[p], t) {
+		if slices.Contains(e.kernel.PrecisionTypes[p], e.in) {
 			others = append(others, p.String())
 		}
 	}
 	if others == nil {
-		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
+		return fmt.Sprintf("%v: kernel %s multiplies no %v", gemm.ErrUnsupported, e.kernel.Name, e.in)
 	}
-	return fmt.Errorf("%w: kernel %s multiplies %v only in precision %s", gemm.ErrUnsupported, k.Name, t,
+	return fmt.Sprintf("%v: kernel %s multiplies %v only in precision %s", gemm.ErrUnsupported, e.kernel.Name, e.in,
 		strings.Join(others, " or "))
 }
+
+func (e *notNative) Unwrap() error { return gemm.ErrUnsupported }
 
 // checkProblem applies the rules that depend on the product alone.
 func (k *Kernel) checkProblem(p *gemm.Problem, a Align) error {
@@ -114,7 +118,7 @@ func (k *Kernel) checkProblem(p *gemm.Problem, a Align) error {
 		return fmt.Errorf("%w: kernel %s multiplies no %v in precision %v", gemm.ErrUnsupported, k.Name, t, p.Precision)
 	}
 	if p.Precision == gemm.Native && k.NativeTypes != nil && !slices.Contains(k.NativeTypes, t) {
-		return k.errNoArithmetic(t)
+		return &notNative{k, t}
 	}
 	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
 		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
@@ -150,8 +154,9 @@ func (k *Kernel) checkBatch(p *gemm.Problem, a Align) error {
 	return nil
 }
 
-// checkFit applies the rules that depend on the product and the tile.
-func (k *Kernel) checkFit(p *gemm.Problem, c *Config) error {
+// CheckRules applies the rules that depend on the product and the tile to c, the configuration of a
+// tile for p. Check with the zero Tile must have returned nil.
+func (k *Kernel) CheckRules(p *gemm.Problem, c *Config) error {
 	s := c.Tile
 	if err := k.checkTile(s); err != nil {
 		return err

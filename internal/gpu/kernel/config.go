@@ -219,13 +219,9 @@ func (k *Kernel) tileNames() string {
 
 // Config returns the configuration that computes p with tile s.
 func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
-	q := p
-	if k.TMA {
-		packed, _ := Repack(p, s, Align{})
-		q = &packed
-	}
+	packed, _ := k.Repack(p, s, Align{})
 	c := Config{
-		In: p.In().Signed(), Out: p.Out(), TransA: q.A().Trans, TransB: q.B().Trans,
+		In: p.In().Signed(), Out: p.Out(), TransA: packed.A().Trans, TransB: packed.B().Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		RowInvariant: p.Invariance != gemm.NotInvariant,
 		Batch:        p.Batch.Kind, Tile: s, VecA: 1, VecB: 1, VecC: 1,
@@ -233,7 +229,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	c.UnsignedA, c.UnsignedB = p.In() == dtype.U8, p.B().Type == dtype.U8
 	c.ScaleA, c.ScaleB = p.ScaleSides()
 	if k.SetVectors != nil {
-		k.SetVectors(&c, q)
+		k.SetVectors(&c, p)
 	}
 	if p.Epilogue.Gated && !k.GatesInOneLaunch {
 		c.Factor = p.ScaleType()
