@@ -239,7 +239,8 @@ type Resources struct {
 
 // Event marks a position in a stream.
 type Event interface {
-	// Since waits for e to complete and returns the device time between earlier and e.
+	// Since waits for e to complete and returns the device time between earlier and e. If ctx has
+	// ended, it does not wait: it returns the error of ctx unless both events are complete.
 	Since(ctx context.Context, earlier Event) (time.Duration, error)
 	Free() error
 }

@@ -23,7 +23,7 @@ type Table[K comparable, V any] struct {
 
 // Get returns the value of key. If the table has none, it calls compute, which must depend on key
 // alone, and keeps the result unless there is an error. Several goroutines may compute the value of
-// one key at the same time.
+// one key at the same time, and get the first result.
 func (t *Table[K, V]) Get(key K, compute func() (V, error)) (V, error) {
 	t.mu.Lock()
 	v, ok := t.values[key]
@@ -37,6 +37,9 @@ func (t *Table[K, V]) Get(key K, compute func() (V, error)) (V, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if first, ok := t.values[key]; ok {
+		return first, nil
+	}
 	if t.values == nil || len(t.values) >= cmp.Or(t.Limit, limit) {
 		t.values = map[K]V{}
 	}

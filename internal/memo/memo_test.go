@@ -56,3 +56,17 @@ func TestGetAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations for a known key", n)
 	}
 }
+
+// TestGetTwice computes a value while it is being computed. Both callers get the first result.
+func TestGetTwice(t *testing.T) {
+	var table Table[int, string]
+	v, err := table.Get(1, func() (string, error) {
+		if v, err := table.Get(1, func() (string, error) { return "first", nil }); v != "first" || err != nil {
+			t.Errorf("the first result is %q, %v", v, err)
+		}
+		return "second", nil
+	})
+	if v != "first" || err != nil {
+		t.Errorf("the second caller gets %q, %v", v, err)
+	}
+}

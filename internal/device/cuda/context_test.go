@@ -64,6 +64,11 @@ func TestContextEnds(t *testing.T) {
 	if err := g.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Since(ended, e); err != nil {
+		t.Errorf("Since of a complete event with an ended context: got error %v", err)
+	}
 	if !bytes.Equal(out, bytes.Repeat([]byte{0xee}, len(out))) {
 		t.Error("an abandoned copy wrote to the caller's memory")
 	}

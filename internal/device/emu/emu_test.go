@@ -216,8 +216,12 @@ func TestLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, _ := d.Record()
-	if took, err := after.Since(t.Context(), before); err != nil || took <= 0 {
-		t.Errorf("launch took %v, error %v; want a positive time", took, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, ctx := range []context.Context{t.Context(), ended} {
+		if took, err := after.Since(ctx, before); err != nil || took <= 0 {
+			t.Errorf("launch took %v, error %v; want a positive time", took, err)
+		}
 	}
 	got := make([]byte, 4)
 	if err := d.CopyOut(t.Context(), got, p, device.Whole(4)); err != nil || got[0] != 7 {

@@ -365,11 +365,15 @@ func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration,
 		return 0, fmt.Errorf("cannot measure from an event of type %T: want an event of this %s", earlier,
 			e.device.info.Name)
 	}
+	needed := func() *stream { return cmp.Or(e.needed(), from.needed()) }
+	if needed() == nil {
+		return e.at.Sub(from.at), nil
+	}
 	if err := e.device.lock(ctx); err != nil {
 		return 0, err
 	}
 	defer e.device.unlock()
-	err := e.device.runUntil(ctx, func() *stream { return cmp.Or(e.needed(), from.needed()) })
+	err := e.device.runUntil(ctx, needed)
 	return e.at.Sub(from.at), err
 }
 
