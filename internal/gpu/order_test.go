@@ -15,7 +15,8 @@ import (
 )
 
 // TestSameOrder checks that all candidates that add in the order of a plan have its bits, epilogue
-// included, for each type and kernel and also with K in many parts. Candidates of other orders must
+// included, for each type and kernel and also with K in many parts, and so have those of other
+// kernels that [exec.Plan.SameBits] lists. Candidates of other orders must
 // differ at times, or the test would show nothing. Plans whose schedules copy slices of K are left
 // out: each slice is a product of its own. With testkit.Full, there are twice as many candidates
 // and products with a long K.
@@ -27,7 +28,7 @@ func TestSameOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := stream.New(d)
-	same, others, different, shared, slices, candidates := 0, 0, 0, 0, 0, testkit.Cases(2, 4)
+	same, across, others, different, shared, slices, candidates := 0, 0, 0, 0, 0, 0, testkit.Cases(2, 4)
 	for _, typ := range rowsTypes {
 		for _, k := range choose.Kernels() {
 			for i := range testkit.Cases(2, 3) {
@@ -71,6 +72,15 @@ func TestSameOrder(t *testing.T) {
 						t.Errorf("%v, K %d: %s has not the bits of %s", &p, p.K, c.Spec(), pl.Spec())
 					}
 				}
+				for _, c := range some(rng, pl.SameBits(), candidates) {
+					got, ok := run(&c)
+					if !ok || c.Kernel == k {
+						continue
+					}
+					if across++; firstDifference(got, want, x.out) >= 0 {
+						t.Errorf("%v, K %d: %s has not the bits of %s", &p, p.K, c.Spec(), pl.Spec())
+					}
+				}
 				o, ok := k.Order(&p, pl.Config.Tile, d.Info().Target.SM)
 				if o.Shares > 0 && len(all) > 1 {
 					shared++
@@ -90,9 +100,9 @@ func TestSameOrder(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d candidates of the same order, %d products with shared parts; %d of other orders, %d with other bits; "+
-		"%d in slices of K", same, shared, others, different, slices)
-	if same == 0 || shared == 0 || different == 0 {
+	t.Logf("%d candidates of the same order, %d of other kernels, %d products with shared parts; %d of other orders, "+
+		"%d with other bits; %d in slices of K", same, across, shared, others, different, slices)
+	if same == 0 || across == 0 || shared == 0 || different == 0 {
 		t.Error("too few candidates")
 	}
 }

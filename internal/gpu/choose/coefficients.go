@@ -212,10 +212,11 @@ type wgmmaCosts struct {
 	batchRate     float64 // bytes read and written to transpose the operands of a batch
 }
 
-// gpus lists the GPU models, newest architecture first. A device gets the first row whose SM it has
-// and whose name is part of its own.
+// gpus lists GPU models, and then architectures, the newest first. A device gets the first row
+// whose SM it has and whose name is part of its own.
 var gpus = []gpu{
 	{90, "H100", &h100},
+	{80, "A100", &ampere},
 	{90, "", &h200},
 	{80, "", &ampere},
 	{0, "", &turing},

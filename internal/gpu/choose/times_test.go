@@ -295,6 +295,42 @@ func TestTimes(t *testing.T) {
 	})
 }
 
+// TestTrials bounds the loss of repeated calls on a GPU that was not measured: the loss of the
+// fastest candidate that they try on an H200 with the coefficients of an A100.
+func TestTrials(t *testing.T) {
+	const most = 0.03
+	all := readTimes(t, "h200-models")
+	before, after := 0., 0.
+	for _, x := range all {
+		wrong := *x.gpu
+		wrong.Name = "NVIDIA A100"
+		measured := func(c Candidate) bool { return c.Rejected == nil && x.micros[c.Spec()] > 0 }
+		loss := func(c *Candidate) float64 { return x.micros[c.Spec()]/x.least - 1 }
+		best := Fastest(slices.DeleteFunc(Candidates(&x.problem, kernel.Align{}, &wrong), not(measured)))
+		least := loss(best)
+		before += least
+		if o, ok := best.Kernel.Order(&x.problem, best.Config.Tile, wrong.Target.SM); ok {
+			k := best.Kernel
+			if o == (kernel.Order{}) || x.problem.In().Bits() == 16 { // see exec.Plan.SameBits
+				k = nil
+			}
+			same := InOrder(k, o, &x.problem, kernel.Align{}, &wrong)
+			choice := best.choice("")
+			for _, c := range Trials(&choice, slices.DeleteFunc(same, not(measured))) {
+				least = min(least, loss(&c))
+			}
+		}
+		after += least
+	}
+	n := float64(len(all))
+	t.Logf("%d layers lose %.1f %% in the mean, and %.1f %% after trials", len(all), 100*before/n, 100*after/n)
+	if after > most*n || before < 1.5*after {
+		t.Errorf("want a mean loss of at most %.0f %% after trials, and much less than before", 100*most)
+	}
+}
+
+func not[T any](f func(T) bool) func(T) bool { return func(x T) bool { return !f(x) } }
+
 // compareTimes compares the predictions with the times of products, with bounds unless they are nil
 // or the candidates those of one kernel.
 func compareTimes(t *testing.T, all []*recorded, bounds *lossBounds) {

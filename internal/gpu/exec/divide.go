@@ -23,14 +23,31 @@ func (pl *Plan) order() (o kernel.Order, ok bool) {
 // the kernel loads. Only row-invariant products have candidates of other kernels: the others also
 // depend on how the kernel converts elements.
 func (pl *Plan) SameOrder(rows, cols int) []choose.Candidate {
+	if pl.selected && pl.device.Ordered() {
+		return pl.inOrder(nil, rows, cols)
+	}
+	return pl.inOrder(pl.Kernel, rows, cols)
+}
+
+// SameBits lists the candidates for the product that have the bits of the plan: those of
+// [Plan.SameOrder] and, of sums that are exact or of 16-bit elements, which tensor cores do not
+// convert, those of other kernels.
+func (pl *Plan) SameBits() []choose.Candidate {
+	p := &pl.device
+	o, _ := pl.order()
+	if exact := o == (kernel.Order{}); p.Epilogue.Activation <= gemm.ActReLU && p.Precision == gemm.Native &&
+		(exact || o.Terms > 1 && p.In().Bits() == 16) {
+		return pl.inOrder(nil, p.M, p.N)
+	}
+	return pl.SameOrder(p.M, p.N)
+}
+
+// inOrder is [Plan.SameOrder] with the candidates of kernel k, or of all kernels if it is nil.
+func (pl *Plan) inOrder(k *kernel.Kernel, rows, cols int) []choose.Candidate {
 	o, ok := pl.order()
 	part, err := corner(&pl.device, rows, cols)
 	if !ok || err != nil {
 		return nil
-	}
-	k := pl.Kernel
-	if pl.selected && pl.device.Ordered() {
-		k = nil
 	}
 	all := choose.InOrder(k, o, &part, pl.align, pl.backend.Info())
 	if pl.device.Epilogue.Activation > gemm.ActReLU && !pl.device.Ordered() {
@@ -48,6 +65,19 @@ func (pl *Plan) SameOrder(rows, cols int) []choose.Candidate {
 	return slices.DeleteFunc(all, func(c choose.Candidate) bool {
 		return fills(c.Config.Tile) != fills(pl.Config.Tile)
 	})
+}
+
+// checkSameBits returns ErrUnsupported unless the plan has the bits of the automatic choice.
+func (pl *Plan) checkSameBits() error {
+	standard, err := pl.backend.Plan(&pl.device, Options{KeepLayout: true, Align: pl.align})
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(standard.SameBits(), func(c choose.Candidate) bool { return c.Spec() == pl.Spec() }) {
+		return fmt.Errorf("%w: %s adds in another order than the default choice, %s", gemm.ErrUnsupported, pl.Spec(),
+			standard.Spec())
+	}
+	return nil
 }
 
 // corner returns the product of the first rows and columns of C.

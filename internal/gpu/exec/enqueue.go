@@ -80,7 +80,15 @@ func (pl *Plan) launch(ctx context.Context, alpha, beta complex128, s device.Str
 	if pl.Counted != nil {
 		all = all.counted(pl.Kernel, pl.Counted)
 	}
+	if pl.Around != nil {
+		return pl.around(ctx, s, all)
+	}
 	return all.enqueue(ctx, s)
+}
+
+// around enqueues the launches through [Plan.Around].
+func (pl *Plan) around(ctx context.Context, s device.Stream, all launches) error {
+	return pl.Around(s, func() error { return all.enqueue(ctx, s) })
 }
 
 // counted returns the launches with a call of f after each block of kernel k; see [Plan.Counted].

@@ -16,6 +16,9 @@ import (
 type Options struct {
 	Kernel string // name of a kernel, or empty for the fastest
 	Tile   string // tile of the kernel in the format of [kernel.Kernel.ParseTile]
+	// SameBits makes a named kernel and tile ErrUnsupported unless they have the bits of the automatic
+	// choice.
+	SameBits bool
 	// KeepLayout keeps the leading dimensions of the host on the device. Otherwise rows on the
 	// device are contiguous except for padding to a multiple of 16 bytes.
 	KeepLayout bool
@@ -31,6 +34,8 @@ type Plan struct {
 	// Counted, if not nil, is called for each block of Kernel that has ended, with the number of those
 	// that have and of all, from any goroutine. Only the emulator counts.
 	Counted func(ended, blocks int64)
+	// Around, if not nil, is called to enqueue the launches in stream s, which launch does.
+	Around func(s device.Stream, launch func() error) error
 
 	backend  *Backend
 	device   gemm.Problem // the product with the layouts in device memory
@@ -66,10 +71,18 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opt.SameBits {
+		if err := pl.checkSameBits(); err != nil {
+			return nil, err
+		}
+	}
 	pl.Config.Lines = info.Emulated
 	pl.Config.PDL = info.Target.SM >= kernel.PDLSM
 	return pl.complete(), nil
 }
+
+// Selected reports whether the plan was selected automatically, and not by the name of its kernel.
+func (pl *Plan) Selected() bool { return pl.selected }
 
 // Considered returns the candidates that the plan was selected from, ranked, or nil if its kernel
 // was requested by name.
