@@ -75,7 +75,12 @@ func WithGPUMemory(bytes int) Option {
 }
 
 // WithKernel selects the kernel by a name that the command tilework kernels lists. On a GPU the
-// name may end with a tile: "tiled:16".
+// name may end with a tile: "tiled:16". "default" selects the choice that depends on neither
+// [TuneGemm] nor repeated calls.
+//
+// Without WithKernel, the first calls of a product that is repeated on a GPU try up to six kernels
+// with equal bits, and later calls use the fastest one, also in later processes through the cache
+// described at [WithDevice]. No call waits for that.
 func WithKernel(name string) Option { return func(c *config) { c.Kernel = name } }
 
 // WithThreads bounds the number of goroutines that compute at once on the CPU, the caller included.

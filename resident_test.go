@@ -173,7 +173,8 @@ func TestResidentEpilogues(t *testing.T) {
 			[]Option{WithColBias(Vector(make([]float32, 10)...)), WithColBias(dcol)}},
 		"column bias, relu": {[]Option{WithColBias(Vector(col.Data()...)), WithReLU()},
 			[]Option{WithColBias(dcol), WithReLU()}},
-		"kernel": {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
+		"kernel":         {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
+		"default kernel": {[]Option{WithKernel("default")}, []Option{WithKernel("default")}},
 	} {
 		c := c0.clone()
 		if err := Gemm(t.Context(), -2, a, b, 3, c, append(o.host, WithDevice("cpu"))...); err != nil {

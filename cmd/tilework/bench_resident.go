@@ -53,6 +53,7 @@ func (f *benchFlags) onResident(ctx context.Context, at backend.DeviceName, prob
 	open := func(name backend.DeviceName) (*resident.GPUs, error) {
 		d, err := resident.Open(name)
 		if err == nil {
+			d.KeepPlans()
 			g.closers = append(g.closers, d.Close)
 		}
 		return d, err

@@ -128,8 +128,8 @@ TILEWORK_CACHE is "off".`,
 		"the `DEVICE` that computes: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+
 			"gpu:UUID, several GPUs as gpu:0,1 or gpu:all, emu, emu:MODEL, several as emu:MODEL,MODEL")
 	fl.StringVar(&f.kernel, "kernel", "",
-		"the `KERNEL` to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
-			"one expected to be fastest)")
+		"the `KERNEL` to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them, and "+
+			"\"default\" is the one expected to be fastest (default: that one, or the one that was tuned)")
 	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.StringVar(&f.precision, "precision", gemm.Native.String(),
 		"the `PRECISION` of the multiplication: "+precisionDocs())
@@ -159,7 +159,7 @@ TILEWORK_CACHE is "off".`,
 	f.ranks.declare(c)
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "device", "auto", "cpu", "gpu", "emu")
-	complete(c, "kernel", kernelNames()...)
+	complete(c, "kernel", append(kernelNames(), backend.DefaultKernel)...)
 	complete(c, "precision", precisionNames()...)
 	complete(c, "dtype", productTypes()...)
 	complete(c, "out-dtype", typeNames()...)
@@ -365,7 +365,7 @@ func (f *mulFlags) parse() (k *call.Call, err error) {
 	if k.Device, err = backend.ParseDevice(f.device); err != nil {
 		return nil, fmt.Errorf("--device: %w", err)
 	}
-	if f.kernel != "" {
+	if f.kernel != "" && f.kernel != backend.DefaultKernel {
 		if err := checkKernel(f.kernel, k.Device); err != nil {
 			return nil, fmt.Errorf("--kernel: %w", err)
 		}

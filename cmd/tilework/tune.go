@@ -52,6 +52,9 @@ CPU or on any GPU of the same model and driver, unless it names a kernel. A tune
 in another order than the default, so results may differ in their last bits. They do not depend
 on the number of threads.
 
+A GPU that repeats products of matrices in its memory tries some ways itself, all with the bits of
+the default choice. --show lists the ways that were faster, found by repetition.
+
 The choices are stored in the user's cache directory, or in the directory ` + cache.EnvVar + `.
 After Ctrl-C, the choices found so far stay.`,
 		Example: `  tilework tune --shape 4096x4096x4096,1x4096x4096 --device gpu --time 30s
@@ -198,6 +201,7 @@ func (f *tuneFlags) list(stdout, stderr io.Writer) error {
 		fixed("PRODUCT", func(k tuned.Kept) any { return k.Form }),
 		wrapped("CHOICE", func(k tuned.Kept) any { return k.Choice }),
 		fixed("GAIN", func(k tuned.Kept) any { return gain(k.Gain, k.P10, k.P90) }),
+		dropped(2, "FOUND BY", func(k tuned.Kept) any { return foundBy(k.Repeated) }),
 		dropped(1, "DATE", func(k tuned.Kept) any { return k.Date.Format(time.DateOnly) }),
 		fixed("USED", func(k tuned.Kept) any { return yesNo(!k.Stale) }),
 		wrapped("DEVICE", func(k tuned.Kept) any { return k.Device }),
@@ -219,10 +223,21 @@ func withTime(c backend.Choice, t bench.Timing) string {
 	return fmt.Sprintf("%v: %s ± %.0f %%", c, bench.Duration(t.Median), 50*t.Spread)
 }
 
-// gain formats a speedup: the median with the 10th and 90th percentiles.
+// foundBy names the way in which a choice was found.
+func foundBy(repeated bool) string {
+	if repeated {
+		return "repetition"
+	}
+	return "tune"
+}
+
+// gain formats a speedup: the median with the 10th and 90th percentiles, if they are known.
 func gain(median, p10, p90 float64) string {
-	if median == 0 {
+	switch {
+	case median == 0:
 		return "-"
+	case p10 == 0:
+		return fmt.Sprintf("%.2f", median)
 	}
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", median, p10, p90)
 }

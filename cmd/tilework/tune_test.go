@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,7 +46,8 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(folder(t))
-	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "requested by name"}} {
+	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "requested by name"},
+		{"--kernel default", "kernel "}} {
 		_, stderr, code := run(t.Context(),
 			strings.Fields("mul a.npy b.npy -o c.npy --force --device cpu --verbose "+c.args)...)
 		if code != 0 || !strings.Contains(stderr, c.want) ||
@@ -53,9 +55,16 @@ func TestTune(t *testing.T) {
 			t.Errorf("mul %s: exit code %d, %q", c.args, code, stderr)
 		}
 	}
-	if stdout, _, code := run(t.Context(), "tune", "--show"); code != 0 || !strings.Contains(stdout, "3x5x4 float64") ||
-		!strings.Contains(stdout, "1.25 (1.20 to 1.30)") {
-		t.Errorf("exit code %d, %q", code, stdout)
+	x.M, x.Gain, x.P10, x.P90, x.Repeated = 4, 1.5, 0, 0, true
+	if err := tuned.For(cpu.Backend{}.TuningKey()).Keep(x); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, code = run(t.Context(), "tune", "--show")
+	for _, want := range []string{`3x5x4 float64 +portable +1\.25 \(1\.20 to 1\.30\) +tune `,
+		`4x5x4 float64 +portable +1\.50 +repetition `} {
+		if code != 0 || !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("exit code %d, %q, want %s", code, stdout, want)
+		}
 	}
 	// A damaged entry is not an error, and --verbose reports it.
 	files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*.json"))

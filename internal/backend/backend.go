@@ -28,6 +28,10 @@ type Backend interface {
 	String() string
 }
 
+// DefaultKernel stands for the default choice where the name of a kernel is requested: the choice
+// that neither tuning nor repeated calls have changed.
+const DefaultKernel = "default"
+
 // Choice selects a kernel and its parameters. Empty fields are left to the backend.
 type Choice struct {
 	Kernel string `json:"kernel"`
@@ -38,6 +42,8 @@ type Choice struct {
 // Options configure a plan. The zero value leaves every choice to the backend.
 type Options struct {
 	Choice
+	// SameBits makes the choice ErrUnsupported if it has other bits than the default one.
+	SameBits bool
 	// Threads is the maximum number of goroutines. 0 is GOMAXPROCS, which is also the upper limit.
 	Threads int
 	// GPUMemory is the maximum number of bytes of GPU memory that a product of matrices in host memory

@@ -156,6 +156,9 @@ func (pl *Plan) Decide(ctx context.Context) error {
 	if err := CheckThreads(pl.Request.Threads); err != nil {
 		return err
 	}
+	if r := &pl.Request; r.Kernel == backend.DefaultKernel {
+		r.Kernel, r.Choice = "", cmp.Or(r.Choice, &backend.Choice{})
+	}
 	switch d := &pl.Request.Device; {
 	case pl.Problem.Batch.Kind != gemm.Single:
 		return fmt.Errorf("%w: %v as one product: see RunBatch and RunGroups", gemm.ErrUnsupported, &pl.Problem)
@@ -258,9 +261,9 @@ func (pl *Plan) planOn(t *target) error {
 	var plan backend.Plan
 	var err error
 	if pl.reason.Tuned != nil {
-		pl.options.Choice = pl.reason.Choice
+		pl.options.Choice, pl.options.SameBits = pl.reason.Choice, pl.reason.Repeated
 		if plan, pl.reason.Unfit = t.Plan(&r.Problem, &pl.options, pl.plan); pl.reason.Unfit != nil {
-			pl.options.Choice = backend.Choice{}
+			pl.options.Choice, pl.options.SameBits = backend.Choice{}, false
 		}
 	}
 	if plan == nil {

@@ -77,7 +77,9 @@ func TestTuned(t *testing.T) {
 		other := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 51)
 		for name, r := range map[string]Request{
 			"with a kernel": {Problem: p, Kernel: "loop"}, "with a choice": {Problem: p, Choice: &backend.Choice{}},
-			"of a view": {Problem: strided}, "without A and B": {Problem: zero}, "of another size": {Problem: other},
+			"with the default kernel": {Problem: p, Kernel: backend.DefaultKernel},
+			"of a view":               {Problem: strided}, "without A and B": {Problem: zero},
+			"of another size": {Problem: other},
 		} {
 			if pl := plan(r); isTuned(pl) {
 				t.Errorf("a product %s: %s", name, pl.Why())

@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/gpu/trial"
 )
 
 // Backend is a GPU or an emulated GPU as a [backend.Backend] for matrices in host memory. It opens
@@ -54,6 +55,7 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 		return nil, err
 	}
 	options := Options(o.Kernel)
+	options.SameBits = o.SameBits
 	if o.Tile != "" {
 		options.Tile = o.Tile
 	}
@@ -117,16 +119,19 @@ func (r resident) TuningKey() *backend.TuningKey { return TuningKey(r.Backend) }
 func (r resident) IsTuned(l gemm.Layout) bool { return !r.keepLayout || l.LD == gemm.Padded(l).LD }
 
 // PlanResident plans a product of matrices in GPU memory with the kernel of opt or, if it is empty,
-// the tuned choice or else the default one.
+// the tuned choice or else the default one, which is also that of [backend.DefaultKernel].
 func PlanResident(b *exec.Backend, p *gemm.Problem, opt exec.Options) (*exec.Plan, error) {
 	var why tuned.Reason
-	if opt.Kernel == "" {
+	switch opt.Kernel {
+	case "":
 		why.Tuned = new(tuned.Finder).Find(resident{b, opt.KeepLayout}, p)
+	case backend.DefaultKernel:
+		opt.Kernel = ""
 	}
 	var pl *exec.Plan
 	if why.Tuned != nil {
 		with := opt
-		with.Kernel, with.Tile = why.Kernel, why.Tile
+		with.Kernel, with.Tile, with.SameBits = why.Kernel, why.Tile, why.Repeated
 		pl, why.Unfit = b.Plan(p, with)
 	}
 	if pl == nil {
@@ -137,6 +142,28 @@ func PlanResident(b *exec.Backend, p *gemm.Problem, opt exec.Options) (*exec.Pla
 	}
 	pl.Why = why.Why(pl.Why)
 	return pl, nil
+}
+
+// KeepRepeated stores the choice that repeated calls of a product of matrices in GPU memory found.
+// It leaves out row-invariant products, as stored choices do not distinguish them from others, and
+// products with a choice that tuning found. If the choice cannot be stored, only this process uses
+// it.
+func KeepRepeated(b *exec.Backend, x trial.Outcome) {
+	p, on, key := x.Standard.Problem(), resident{b, true}, TuningKey(b)
+	if key == nil || p.Invariance != gemm.NotInvariant || !tuned.IsTunable(on, p) {
+		return
+	}
+	if known := new(tuned.Finder).Find(on, p); known != nil && !known.Repeated {
+		return
+	}
+	choice := func(pl *exec.Plan) backend.Choice {
+		return backend.Choice{Kernel: pl.Kernel.Name, Tile: pl.Config.Tile.String()}
+	}
+	_ = tuned.For(key).Keep(tuned.Tuned{
+		Form: tuned.FormOf(p), Choice: choice(x.Best), Device: b.Device.Info().Name, Default: choice(x.Standard),
+		Seconds: x.Seconds, Before: x.StandardSeconds, Gain: x.StandardSeconds / x.Seconds,
+		Date: time.Now().UTC().Truncate(time.Second), Repeated: true,
+	})
 }
 
 // plan is a planned product of matrices in host memory.

@@ -15,10 +15,12 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/device"
+	"tilework/internal/device/cuda"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/trial"
 	"tilework/internal/memo"
 	"tilework/internal/sentinel"
 	"tilework/internal/split"
@@ -46,7 +48,12 @@ type GPUs struct {
 	// products in the same order.
 	ordering sync.Mutex
 
-	plans      memo.Table[planKey, *exec.Plan]
+	// timed reports whether repeated products are timed and try several plans: on a single GPU, and in
+	// tests.
+	timed  bool
+	trials *trial.Device
+
+	plans      memo.Table[planKey, *trial.Product]
 	divisions  memo.Table[divisionKey, *division]
 	placements memo.Table[squaresKey, placement]
 
@@ -75,7 +82,8 @@ func Open(name backend.DeviceName) (*GPUs, error) {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
 			gemm.ErrUnsupported, name)
 	}
-	d := &GPUs{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{}}
+	d := &GPUs{name: name, unit: split.UsualUnit, panelBytes: usualPanelBytes, trials: trial.NewDevice(),
+		live: map[*block]struct{}{}}
 	err := gpu.EachMember(name, func(name backend.DeviceName) error {
 		b, release, err := gpu.Open(name)
 		if err != nil {
@@ -87,6 +95,8 @@ func Open(name backend.DeviceName) (*GPUs, error) {
 	})
 	if err == nil && len(d.members) > 1 {
 		err = d.openStreams()
+	} else if err == nil {
+		_, d.timed = d.first().Device.(*cuda.GPU)
 	}
 	if err != nil {
 		return nil, device.Join(err, d.release())
@@ -134,6 +144,10 @@ func (d *GPUs) release() error {
 // DivideSmall makes the device divide the smallest matrices too. It is for tests. Call it before
 // the device has matrices.
 func (d *GPUs) DivideSmall() { d.dividesAll = true }
+
+// KeepPlans makes repeated products keep the plan of their first call. Call it before the device
+// has products.
+func (d *GPUs) KeepPlans() { d.timed = false }
 
 // String returns the name by which the device was opened, such as "gpu:1".
 func (d *GPUs) String() string { return d.name.String() }
@@ -184,6 +198,10 @@ func (d *GPUs) Close() error {
 		errs = append(errs, b.freeParts())
 	}
 	clear(d.live)
+	d.trials.Close()
+	for _, x := range d.plans.All() {
+		errs = append(errs, x.Close())
+	}
 	d.plans.Clear()
 	d.divisions.Clear()
 	d.placements.Clear()

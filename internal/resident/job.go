@@ -13,6 +13,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/trial"
 	"tilework/internal/split"
 	verifygpu "tilework/internal/verify/gpu"
 )
@@ -67,9 +68,13 @@ func Gemm(ctx context.Context, p *Job) error {
 		if x.division != nil {
 			return x.division.run(ctx, p, &x.blocks)
 		}
-		return p.timeline(0).Do(p.device().first().Device, timeline.Compute, 0, func() error {
-			return p.enqueue(ctx, x.plan, nil, 0, &x.memory)
-		})
+		run := func(pl *exec.Plan) error { return p.enqueue(ctx, pl, nil, 0, &x.memory) }
+		if p.Verify || p.timelines != nil {
+			return p.timeline(0).Do(p.device().first().Device, timeline.Compute, 0, func() error {
+				return run(x.product.Plan())
+			})
+		}
+		return x.product.Enqueue(run)
 	})
 }
 
@@ -186,7 +191,7 @@ func (p *Job) straightenAndRun(ctx context.Context, o gemm.Operand) error {
 // on a single one.
 func PlanOf(p *Job) (pl *exec.Plan, division string, err error) {
 	err = p.with(func(x planned) error {
-		pl = x.plan.Scaled(p.Alpha, p.Beta)
+		pl = x.product.Described().Scaled(p.Alpha, p.Beta)
 		if x.division != nil {
 			division = x.division.String()
 		}
@@ -197,7 +202,7 @@ func PlanOf(p *Job) (pl *exec.Plan, division string, err error) {
 
 // planned is a planned product.
 type planned struct {
-	plan     *exec.Plan            // on the first GPU, with unit factors
+	product  *trial.Product        // on the first GPU, with unit factors
 	memory   kernel.Memory         // addresses of the operands on a single GPU, or offsets in their blocks
 	blocks   [gemm.Operands]*block // of the operands that are on the device
 	division *division             // nil on a single GPU
@@ -243,11 +248,11 @@ func (p *Job) with(f func(planned) error) error {
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	if x.plan, err = d.plan(&p.Problem, &x.memory, p.Kernel); err != nil {
+	if x.product, err = d.plan(&p.Problem, &x.memory, p.Kernel); err != nil {
 		return err
 	}
 	if d.Divided() {
-		if x.division, err = d.division(x.plan, p, p.Swapped); err != nil {
+		if x.division, err = d.division(x.product.Plan(), p, p.Swapped); err != nil {
 			return err
 		}
 	}
@@ -316,15 +321,22 @@ type planKey struct {
 	changes uint64 // count of changes of the tuned choices
 }
 
-// plan returns the plan of a product on the first GPU, with unit factors. Planning takes longer
-// than launching, so plans are kept.
-func (d *GPUs) plan(p *gemm.Problem, m *kernel.Memory, name string) (*exec.Plan, error) {
+// plan returns the planned product on the first GPU, with unit factors. Planning takes longer than
+// launching, so plans are kept.
+func (d *GPUs) plan(p *gemm.Problem, m *kernel.Memory, name string) (*trial.Product, error) {
 	key := planKey{p.UnitFactors(), name, alignment(m), tuned.Changes()}
-	return d.plans.Get(key, func() (*exec.Plan, error) {
+	return d.plans.Get(key, func() (*trial.Product, error) {
 		opt := gpu.Options(name)
 		opt.KeepLayout, opt.Align = true, key.align
 		kept := key.problem
-		return gpu.PlanResident(d.first(), &kept, opt)
+		pl, err := gpu.PlanResident(d.first(), &kept, opt)
+		switch {
+		case err != nil:
+			return nil, err
+		case d.timed && name == "":
+			return trial.New(d.trials, pl, func(x trial.Outcome) { gpu.KeepRepeated(d.first(), x) }), nil
+		}
+		return trial.Fixed(d.trials, pl), nil
 	})
 }
 

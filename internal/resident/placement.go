@@ -120,10 +120,11 @@ func (d *GPUs) predictTimes(x squaresKey, m, k int) (t times, err error) {
 			return t, err
 		}
 	}
-	pl, err := d.plan(&p, &kernel.Memory{}, "")
+	planned, err := d.plan(&p, &kernel.Memory{}, "")
 	if err != nil {
 		return t, err
 	}
+	pl := planned.Plan()
 	seconds := func(members int, by split.By) float64 {
 		q := d.product(pl, &p)
 		q.Weights = q.Weights[:members]

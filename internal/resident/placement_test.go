@@ -185,7 +185,7 @@ func TestNeverSlower(t *testing.T) {
 				counted[placed(p.c())]++
 				if err := p.with(func(x planned) error {
 					const launch, start, nearly = 5e-6, 5e-6 + callSeconds, 1.03 // on the GPU, and on the host
-					if got, one := x.division.Division.Seconds, max(x.plan.Seconds()+launch, start); got > nearly*one {
+					if got, one := x.division.Division.Seconds, max(x.product.Plan().Seconds()+launch, start); got > nearly*one {
 						t.Errorf("%d³ of %v on %d GPUs: %.1f µs, want at most the %.1f µs of one GPU: %v", side, kind, n, 1e6*got,
 							1e6*one, x.division)
 					}

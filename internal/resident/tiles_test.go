@@ -31,17 +31,17 @@ func TestPartTiles(t *testing.T) {
 		p := plain(t, d, c.kind, c.m, c.n, c.k, split.Rows)
 		p.Kernel = c.kernel
 		if err := p.with(func(x planned) error {
-			one, got := x.plan.Seconds(), x.division.Division.Seconds
+			one, got := x.product.Plan().Seconds(), x.division.Division.Seconds
 			if got > c.most*one || !x.division.Several() || !strings.HasPrefix(x.division.String(), "parts with ") {
 				t.Errorf("%+v: %.0f µs, want at most %.2f of the %.0f µs of one GPU: %v", c, 1e6*got, c.most, 1e6*one, x.division)
 			}
-			p.Kernel = x.plan.Spec()
+			p.Kernel = x.product.Plan().Spec()
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.with(func(x planned) error {
-			if x.division.plan != x.plan {
+			if x.division.plan != x.product.Plan() {
 				t.Errorf("%+v with tile %s: %v", c, p.Kernel, x.division)
 			}
 			return nil
@@ -69,17 +69,17 @@ func TestPartOrders(t *testing.T) {
 			}
 			if err := p.with(func(x planned) error {
 				v := x.division
-				if v.plan == x.plan {
+				if v.plan == x.product.Plan() {
 					return nil
 				}
 				others++
-				q := x.plan.Problem()
-				want, known := x.plan.Kernel.Order(q, x.plan.Config.Tile, sm)
+				q := x.product.Plan().Problem()
+				want, known := x.product.Plan().Kernel.Order(q, x.product.Plan().Config.Tile, sm)
 				got, ok := v.plan.Kernel.Order(q, v.plan.Config.Tile, sm)
-				if !ok || !known || got != want || v.plan.Kernel != x.plan.Kernel && p.Invariance == 0 {
-					t.Errorf("%v: order %v of %s, want %v of %s", q, got, v.plan.Spec(), want, x.plan.Spec())
+				if !ok || !known || got != want || v.plan.Kernel != x.product.Plan().Kernel && p.Invariance == 0 {
+					t.Errorf("%v: order %v of %s, want %v of %s", q, got, v.plan.Spec(), want, x.product.Plan().Spec())
 				}
-				same := d.product(x.plan, q)
+				same := d.product(x.product.Plan(), q)
 				same.Places = v.Places
 				if limit := (1 - leastGain) * same.Divide().Seconds; !v.Several() || v.Division.Seconds > limit {
 					t.Errorf("%v: %.1f µs, want at most %.1f µs: %v", q, 1e6*v.Division.Seconds, 1e6*limit, v)

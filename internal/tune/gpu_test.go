@@ -208,6 +208,34 @@ func TestGPU(t *testing.T) {
 	}
 }
 
+// TestRepeated checks that products of matrices in host memory use the choice that repeated calls
+// found if it has the bits of the default choice, unless the default choice is requested.
+func TestRepeated(t *testing.T) {
+	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
+	newSimulatedGPU(t)
+	b, release, err := gpu.Open(gpu0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tuned.Tuned{Form: form, Gain: 1.5, Repeated: true}
+	for _, c := range []struct{ kernel, tile, want string }{
+		{"tiled", "8", "tiled: found in repeated calls on "},
+		{"naive", "", "naive:16 adds in another order than the default choice, tiled:16"},
+	} {
+		changes := tuned.Changes()
+		x.Kernel, x.Tile = c.kernel, c.tile
+		if err := tuned.For(gpu.TuningKey(b.Backend)).Keep(x); err != nil || tuned.Changes() != changes {
+			t.Fatalf("error %v, earlier plans are out of date: %v", err, tuned.Changes() != changes)
+		}
+		if why := planned(t, gpu0, form); !strings.HasPrefix(why, "tiled: ") || !strings.Contains(why, c.want) {
+			t.Errorf("%s:%s: planned %s", c.kernel, c.tile, why)
+		}
+	}
+	if err := release(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGPUFaults checks that a candidate that does not compile or returns wrong results is skipped
 // and reported, and that a lost device ends Run.
 func TestGPUFaults(t *testing.T) {

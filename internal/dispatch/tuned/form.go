@@ -65,7 +65,8 @@ func (f Form) Problem() (gemm.Problem, error) {
 	return p.WithPrecision(f.Precision)
 }
 
-// Tuned is a choice that was measured to be faster than the default one.
+// Tuned is a choice that was measured to be faster than the default one: by tuning or, if Repeated
+// is set, in calls of a product that a GPU repeated.
 type Tuned struct {
 	Form
 	backend.Choice `json:"choice"`
@@ -75,11 +76,14 @@ type Tuned struct {
 	Seconds        float64        `json:"seconds"` // the median time of a product
 	Before         float64        `json:"default_seconds"`
 	// Gain is the speed relative to the default: the median of the ratios of the rounds. P10 and P90
-	// are their 10th and 90th percentiles.
+	// are their 10th and 90th percentiles. Of repeated products, Gain is the ratio of the shortest
+	// times, and there are no percentiles.
 	Gain float64   `json:"gain"`
 	P10  float64   `json:"gain_p10"`
 	P90  float64   `json:"gain_p90"`
 	Date time.Time `json:"date"`
+	// Repeated choices are used only where they have the bits of the default choice.
+	Repeated bool `json:"repeated,omitempty"`
 }
 
 // valid reports whether tuning can have stored t.
@@ -90,7 +94,11 @@ func (t *Tuned) valid() bool {
 
 // Why returns the reason for a plan with the choice.
 func (t *Tuned) Why() string {
-	return fmt.Sprintf("tuned on %s: %.2f × as fast as the default, %v", t.Date.Format(time.DateOnly), t.Gain,
+	how := "tuned"
+	if t.Repeated {
+		how = "found in repeated calls"
+	}
+	return fmt.Sprintf("%s on %s: %.2f × as fast as the default, %v", how, t.Date.Format(time.DateOnly), t.Gain,
 		t.Default)
 }
 

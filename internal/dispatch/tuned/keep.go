@@ -27,15 +27,19 @@ func (u Tuner) Lock(ctx context.Context, waiting func()) (unlock func(), err err
 }
 
 // Keep makes plans of this process and of later ones use a choice. If it returns an error, later
-// processes do not use it.
+// processes do not use it. A repeated choice has the bits of earlier plans, which need not change.
 func (u Tuner) Keep(x Tuned) error {
 	u.change(func(choices map[Form]*Tuned) { choices[x.Form] = &x })
+	if !x.Repeated {
+		changes.Add(1)
+	}
 	return u.store.cache.Put(u.Key(x.Form), x)
 }
 
 // Drop makes plans use the default choice again.
 func (u Tuner) Drop(f Form) error {
 	u.change(func(choices map[Form]*Tuned) { delete(choices, f) })
+	changes.Add(1)
 	return u.store.cache.Remove(u.Key(f))
 }
 
@@ -46,11 +50,10 @@ func (u Tuner) change(modify func(map[Form]*Tuned)) {
 	next := &table{maps.Clone(old.choices), old.stale}
 	modify(next.choices)
 	in.Store(next)
-	changes.Add(1)
 }
 
-// Changes returns a number that grows whenever this process stores or removes a choice. Earlier
-// plans may then be out of date.
+// Changes returns a number that grows whenever earlier plans may be out of date: this process has
+// stored a choice that tuning found, or removed one.
 func Changes() uint64 { return changes.Load() }
 
 // Kept is a tuned choice in the cache.

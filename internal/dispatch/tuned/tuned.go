@@ -139,15 +139,23 @@ func (f *Finder) Find(b backend.Tunable, p *gemm.Problem) *Tuned {
 	if t == nil {
 		t = at.store.table(at.key, at.slot)
 	}
-	if len(t.choices) == 0 || p.Batch.Kind != gemm.Single || p.BlockScaled() || !p.ReadsAB() {
+	if len(t.choices) == 0 || !IsTunable(b, p) {
 		return nil
+	}
+	return t.choices[FormOf(p)]
+}
+
+// IsTunable reports whether a choice may be tuned for p on b.
+func IsTunable(b backend.Tunable, p *gemm.Problem) bool {
+	if p.Batch.Kind != gemm.Single || p.BlockScaled() || !p.ReadsAB() {
+		return false
 	}
 	for o := range gemm.C + 1 {
 		if !b.IsTuned(p.Layouts[o]) {
-			return nil
+			return false
 		}
 	}
-	return t.choices[FormOf(p)]
+	return true
 }
 
 // locate sets the place of a backend in the current store and returns it. It returns nil if the
