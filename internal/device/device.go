@@ -88,6 +88,9 @@ type Device interface {
 	EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
 	// Load compiles PTX. The error is ErrCompile, with the compiler's messages.
 	Load(ctx context.Context, text string) (Module, error)
+	// Precompile compiles PTX for a later Load, which then takes about a millisecond. Unlike Load it
+	// does not delay calls of other goroutines. It reports whether it has compiled.
+	Precompile(text string) bool
 
 	// NewStream creates an additional stream.
 	NewStream() (Stream, error)

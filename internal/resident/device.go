@@ -15,7 +15,6 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/device"
-	"tilework/internal/device/cuda"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
@@ -96,7 +95,7 @@ func Open(name backend.DeviceName) (*GPUs, error) {
 	if err == nil && len(d.members) > 1 {
 		err = d.openStreams()
 	} else if err == nil {
-		_, d.timed = d.first().Device.(*cuda.GPU)
+		d.timed = !d.first().Info().Emulated
 	}
 	if err != nil {
 		return nil, device.Join(err, d.release())

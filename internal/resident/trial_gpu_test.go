@@ -201,6 +201,9 @@ func (x *layerTrial) measure(ctx context.Context, m kernel.Memory) error {
 		}
 		plans = append(plans, pl)
 	}
+	if !slices.ContainsFunc(plans, func(pl *exec.Plan) bool { return pl.Spec() == x.found.Spec() }) {
+		plans = append(plans, x.found) // with parts of K in an order of its own
+	}
 	if err := device.Join(exec.CompileAll(ctx, plans)...); err != nil {
 		return err
 	}

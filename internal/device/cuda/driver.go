@@ -84,6 +84,9 @@ var (
 	cuMemcpyOnDevice = lookup("cuMemcpyDtoDAsync_v2", oldest)
 	cuMemcpy2D       = lookup("cuMemcpy2DAsync_v2", oldest)
 
+	cuLibraryLoad   = lookup("cuLibraryLoadData", 12000)
+	cuLibraryUnload = lookup("cuLibraryUnload", 12000)
+
 	cuModuleLoad        = lookup("cuModuleLoadDataEx", oldest)
 	cuModuleGetFunction = lookup("cuModuleGetFunction", oldest)
 	cuModuleUnload      = lookup("cuModuleUnload", oldest)

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -162,6 +163,14 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 
 	case cuModuleLoad:
 		return f.load(a)
+	case cuLibraryLoad:
+		if text := goString(a[1]); strings.Contains(text, "wrong") {
+			return fakeBadPTX
+		}
+		f.make("library", a[0])
+		f.precompiled++
+	case cuLibraryUnload:
+		return f.destroy("library", a[0])
 	case cuModuleUnload:
 		return f.destroy("module", a[0])
 	case cuModuleGetFunction:

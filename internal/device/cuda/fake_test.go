@@ -33,6 +33,8 @@ type fake struct {
 	alone   bool    // GPUs cannot access each other's memory
 	pitch   uintptr // the largest one of a 2D copy of several rows; 0 for any
 	lacks   map[*symbol]bool
+	// precompiled is the number of libraries that were loaded.
+	precompiled int
 
 	failAt   int // number of the call that fails, counted from 1
 	failWith code

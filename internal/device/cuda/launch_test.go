@@ -12,6 +12,38 @@ import (
 	"tilework/ptx"
 )
 
+// TestPrecompile checks that PTX is compiled once, or that the GPU reports that it cannot.
+func TestPrecompile(t *testing.T) {
+	t.Setenv("CUDA_CACHE_DISABLE", "")
+	f := newFake()
+	g := opened(t, f, 0)
+	check := func(text string, want bool, compiled int) {
+		t.Helper()
+		f.precompiled = 0
+		if got := g.Precompile(text); got != want || f.precompiled != compiled {
+			t.Errorf("PTX %q: reports %v and compiles %d times, want %v and %d", text, got, f.precompiled, want, compiled)
+		}
+	}
+	check("one", true, 1)
+	check("wrong", false, 0)
+	check("a\x00b", false, 0)
+	for _, o := range f.objects {
+		if o.kind == "library" {
+			t.Error("a library stays loaded")
+		}
+	}
+	t.Setenv("CUDA_CACHE_DISABLE", "1")
+	check("one", false, 0)
+	t.Setenv("CUDA_CACHE_DISABLE", "")
+	f.lacks[cuLibraryLoad] = true
+	check("one", false, 0)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.lacks[cuLibraryLoad] = false
+	check("one", false, 0)
+}
+
 func TestLoad(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)

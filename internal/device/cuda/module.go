@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -122,9 +123,7 @@ func (g *GPU) compile(c *compiled, text string) error {
 	if strings.Contains(text, "\x00") {
 		return fmt.Errorf("%w: the PTX contains a zero byte", device.ErrCompile)
 	}
-	// PTX ends at the first zero byte. The driver reads further bytes because it first checks for
-	// binary formats.
-	image := append([]byte(text), make([]byte, 16)...)
+	image := imageOf(text)
 	// CU_JIT_INFO_LOG_BUFFER and its size, CU_JIT_ERROR_LOG_BUFFER and its size,
 	// CU_JIT_LOG_VERBOSE. All values have the type void*, whether they are pointers or numbers.
 	options := []int32{3, 4, 5, 6, 12}
@@ -156,6 +155,30 @@ func (g *GPU) compile(c *compiled, text string) error {
 		return fmt.Errorf("%w: the driver did not compile the PTX as written: %s", device.ErrCompile, oneLine(c.log))
 	}
 	return nil
+}
+
+// imageOf returns PTX as the driver reads it. It ends at the first zero byte. The driver reads
+// further bytes because it first checks for binary formats.
+func imageOf(text string) []byte { return append([]byte(text), make([]byte, 16)...) }
+
+// Precompile compiles PTX into the driver's cache on disk. While cuModuleLoadDataEx compiles,
+// launches in other threads wait for it, for 0.1 s in most cases. They do not wait for
+// cuLibraryLoadData, which has no messages of the compiler. It reports false if the driver has no
+// cache or is older than that function.
+func (g *GPU) Precompile(text string) bool {
+	if os.Getenv("CUDA_CACHE_DISABLE") == "1" || !g.driver.has(cuLibraryLoad) || strings.Contains(text, "\x00") {
+		return false
+	}
+	image := imageOf(text)
+	return g.within(func() error {
+		var library uintptr
+		err := g.call(cuLibraryLoad, uintptr(unsafe.Pointer(&library)), uintptr(unsafe.Pointer(unsafe.SliceData(image))),
+			0, 0, 0, 0, 0, 0)
+		if err != nil {
+			return err
+		}
+		return g.call(cuLibraryUnload, library)
+	}) == nil
 }
 
 // Log returns the compiler's messages and the compile time. The driver caches compiled PTX on disk

@@ -17,6 +17,8 @@ type Null struct {
 	Device device.Info
 	// Pools has Alloc return the memory that was freed last, if its size is n, as a memory pool does.
 	Pools bool
+	// CompilesInLoad has Precompile report that it cannot compile.
+	CompilesInLoad bool
 
 	mu         sync.Mutex
 	next       device.Ptr
@@ -109,6 +111,8 @@ func (d *Null) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, rows
 func (d *Null) EncodeTensorMap(*ptx.TensorMap) (m [ptx.TensorMapBytes]byte, err error) { return m, nil }
 
 func (d *Null) Load(context.Context, string) (device.Module, error) { return nullModule{}, nil }
+
+func (d *Null) Precompile(string) bool { return !d.CompilesInLoad }
 
 func (d *Null) Launch(context.Context, device.Function, device.Launch) error { return nil }
 

@@ -174,6 +174,9 @@ func (d *Device) count(from *Device, n int) {
 	d.copied[from] += int64(n)
 }
 
+// Precompile does nothing, as Load delays no call of others.
+func (d *Device) Precompile(string) bool { return true }
+
 // EncodeTensorMap encodes m in the emulator's own format.
 func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
 	b, err := emu.EncodeTensorMap(m)

@@ -231,6 +231,9 @@ func (d *Device) Load(ctx context.Context, text string) (device.Module, error) {
 	return m, nil
 }
 
+// Precompile forwards to the wrapped device. It is not counted, as it has no error.
+func (d *Device) Precompile(text string) bool { return d.inner.Precompile(text) }
+
 func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
 	if err := d.call("EncodeTensorMap"); err != nil {
 		return [ptx.TensorMapBytes]byte{}, err

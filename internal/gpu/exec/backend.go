@@ -107,6 +107,14 @@ func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Confi
 	return f, nil
 }
 
+// isCompiled reports whether a kernel is in the cache.
+func (b *Backend) isCompiled(key kernelKey) bool {
+	entry := b.entry(key)
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	return entry.function != nil
+}
+
 // sourceOf returns the PTX of a kernel. It keeps no functions of callers.
 func sourceOf(key kernelKey) (string, error) {
 	emit := func() (string, error) {

@@ -30,6 +30,22 @@ func (pl *Plan) Compile(ctx context.Context) error {
 	return nil
 }
 
+// Precompile compiles the kernels of the plan that are not in the cache, so that [Plan.Compile]
+// does not delay calls of other goroutines. It reports whether it has compiled all; see
+// [device.Device].
+func (pl *Plan) Precompile() bool {
+	for _, key := range pl.kernels() {
+		if pl.backend.isCompiled(key) {
+			continue
+		}
+		source, err := sourceOf(key)
+		if err != nil || !pl.backend.Device.Precompile(source) {
+			return false
+		}
+	}
+	return true
+}
+
 // CompileAll compiles plans, several at a time, and returns the error of each. It skips nil.
 func CompileAll(ctx context.Context, plans []*Plan) []error {
 	errs := make([]error, len(plans))

@@ -177,13 +177,14 @@ func (x *Product) next() *candidate {
 	return nil
 }
 
-// prepare compiles the candidates.
+// prepare compiles the candidates, of which it leaves out those that would delay calls.
 func (x *Product) prepare() {
 	x.device.compiling.Lock()
 	defer x.device.compiling.Unlock()
 	plans := []*exec.Plan{x.standard}
 	for _, c := range choose.Trials(&x.standard.Choice, x.standard.SameBits()) {
-		if pl, err := x.standard.With(&c); err == nil {
+		pl, err := x.standard.With(&c)
+		if x.device.ending.Err() == nil && err == nil && pl.Precompile() {
 			plans = append(plans, pl)
 		}
 	}

@@ -70,6 +70,7 @@ const plans = 6
 type rig struct {
 	*Product
 	*clock
+	null         *devicetest.Null
 	took         map[string]time.Duration // by the name of a plan
 	called       []string                 // plans of the calls
 	interruption time.Duration            // of each call
@@ -86,7 +87,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{clock: &clock{}, took: map[string]time.Duration{}, outcomes: make(chan Outcome, 1)}
+	r := &rig{clock: &clock{}, null: null, took: map[string]time.Duration{}, outcomes: make(chan Outcome, 1)}
 	d := NewDevice()
 	r.Product = New(d, pl, func(x Outcome) { r.outcomes <- x })
 	t.Cleanup(func() {
@@ -199,6 +200,24 @@ func TestFastest(t *testing.T) {
 		if r.records != 2*plans*timings {
 			t.Errorf("%d events, want %d", r.records, 2*plans*timings)
 		}
+	}
+}
+
+// TestCompilesInLoad checks that no candidate is compiled where this would delay calls.
+func TestCompilesInLoad(t *testing.T) {
+	r := newRig(t)
+	r.null.CompilesInLoad = true
+	for range 20 {
+		r.call(t)
+		r.device.Wait()
+	}
+	for _, spec := range r.called {
+		if spec != r.standard.Spec() {
+			t.Errorf("a call is of %s, want %s", spec, r.standard.Spec())
+		}
+	}
+	if r.records > 0 || !r.settled.Load() {
+		t.Errorf("%d events, settled: %v; want none, and no further trials", r.records, r.settled.Load())
 	}
 }
 
