@@ -32,6 +32,10 @@ type Backend interface {
 // that neither tuning nor repeated calls have changed.
 const DefaultKernel = "default"
 
+// LeastGain is the least speed, relative to the default choice, of a choice that replaces it. Less
+// may come from another placement of the matrices in memory.
+const LeastGain = 1.02
+
 // Choice selects a kernel and its parameters. Empty fields are left to the backend.
 type Choice struct {
 	Kernel string `json:"kernel"`

@@ -50,9 +50,6 @@ func (e effort) options(seed uint64) bench.Options {
 }
 
 const (
-	// minGain is the smallest speedup to keep. Smaller ones may come from another placement of
-	// the matrices in memory.
-	minGain = 1.02
 	// significance is the largest probability of keeping a choice that is not faster than the
 	// default.
 	significance = 0.01
@@ -202,8 +199,8 @@ func (x *Outcome) decide(best, standard *bench.Record) {
 	switch {
 	case p > significance:
 		x.Why = fmt.Sprintf("%s, which may be chance (p = %.2g)", score, p)
-	case x.Gain.Speed < minGain:
-		x.Why = fmt.Sprintf("%s, but by less than %.0f %%", score, 100*(minGain-1))
+	case x.Gain.Speed < backend.LeastGain:
+		x.Why = fmt.Sprintf("%s, but by less than %.0f %%", score, 100*(backend.LeastGain-1))
 	default:
 		x.Kept, x.Why = true, fmt.Sprintf("%s (p = %.1g)", score, p)
 	}

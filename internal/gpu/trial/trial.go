@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
@@ -177,7 +178,7 @@ func (x *Product) next() *candidate {
 	return nil
 }
 
-// prepare compiles the candidates, of which it leaves out those that would delay calls.
+// prepare compiles the candidates. It leaves out those whose compilation would delay calls.
 func (x *Product) prepare() {
 	x.device.compiling.Lock()
 	defer x.device.compiling.Unlock()
@@ -257,11 +258,15 @@ func (x *Product) read() bool {
 	return true
 }
 
-// settle makes the fastest candidate the plan of later calls.
+// settle makes the fastest candidate the plan of later calls, or the default one if that is nearly
+// as fast.
 func (x *Product) settle() {
 	defer x.settled.Store(true)
 	standard := x.candidates[0]
 	best := slices.MinFunc(x.candidates, func(a, b *candidate) int { return cmp.Compare(a.least, b.least) })
+	if float64(standard.least) < backend.LeastGain*float64(best.least) {
+		best = standard
+	}
 	found := *best.plan
 	found.Why = fmt.Sprintf("the fastest of %s with the same bits in repeated calls: %v, and the default, %s, %v",
 		phrase.Count(len(x.candidates), "candidate"), best.least, x.standard.Spec(), standard.least)

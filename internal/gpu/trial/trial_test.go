@@ -203,6 +203,21 @@ func TestFastest(t *testing.T) {
 	}
 }
 
+// TestNearlyAsFast checks that the default plan stays if another one is faster by less than 2 %.
+func TestNearlyAsFast(t *testing.T) {
+	r := newRig(t)
+	all := r.prepare(t)
+	r.took[all[3]] = 99 * time.Microsecond
+	for range 25 {
+		r.call(t)
+	}
+	r.device.Wait()
+	if spec := r.Plan().Spec(); spec != all[0] || len(r.outcomes) > 0 || !r.settled.Load() {
+		t.Errorf("later calls use %s, with %d outcomes, settled: %v; want %s and no outcome", spec, len(r.outcomes),
+			r.settled.Load(), all[0])
+	}
+}
+
 // TestCompilesInLoad checks that no candidate is compiled where this would delay calls.
 func TestCompilesInLoad(t *testing.T) {
 	r := newRig(t)
