@@ -128,10 +128,14 @@ func (p *picker) chosen(kernel string) (names []string, err error) {
 	return names, nil
 }
 
-// checkKernel returns an error if a device has no kernel of that name. A tile may follow the name.
-func checkKernel(name string, device backend.DeviceName) error {
-	name, _, _ = strings.Cut(name, ":")
+// checkKernel returns an error if a device has no kernel of that name, which is none of the others.
+// A tile may follow the name of a kernel.
+func checkKernel(name string, device backend.DeviceName, others ...string) error {
+	name, tile, _ := strings.Cut(name, ":")
 	known := kernelsOf(device)
+	if tile == "" {
+		known = slices.Concat(known, others)
+	}
 	if slices.Contains(known, name) {
 		return nil
 	}

@@ -135,6 +135,8 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is not a tile of kernel tiled`},
 		{mul + "--kernel fast", 2, `--kernel: unknown kernel "fast": want one of loop,`},
 		{mul + "--kernel tield:16", 2, `--kernel: unknown kernel "tield" (did you mean "tiled"?)`},
+		{mul + "--kernel defaul", 2, `--kernel: unknown kernel "defaul" (did you mean "default"?)`},
+		{mul + "--kernel default:16", 2, `--kernel: unknown kernel "default": want one of loop,`},
 		{mul + "--device cpu --kernel avx521", 2, `--kernel: unknown kernel "avx521" (did you mean "avx512"?)`},
 		{mul + "--bias a.npy", 2, "--bias: a.npy: shapes do not fit: got a 3×4 matrix, want a vector"},
 		{"mul a.npy b.npy -o none/c.npy", 2, "-o: folder none: no such file or directory"},

@@ -365,8 +365,8 @@ func (f *mulFlags) parse() (k *call.Call, err error) {
 	if k.Device, err = backend.ParseDevice(f.device); err != nil {
 		return nil, fmt.Errorf("--device: %w", err)
 	}
-	if f.kernel != "" && f.kernel != backend.DefaultKernel {
-		if err := checkKernel(f.kernel, k.Device); err != nil {
+	if f.kernel != "" {
+		if err := checkKernel(f.kernel, k.Device, backend.DefaultKernel); err != nil {
 			return nil, fmt.Errorf("--kernel: %w", err)
 		}
 	}
