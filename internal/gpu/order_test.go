@@ -16,9 +16,9 @@ import (
 
 // TestSameOrder checks that all candidates that add in the order of a plan have its bits, epilogue
 // included, for each type and kernel and also with K in many parts, and so have those of other
-// kernels that [exec.Plan.SameBits] lists. Candidates of other orders must
-// differ at times, or the test would show nothing. Plans whose schedules copy slices of K are left
-// out: each slice is a product of its own. With testkit.Full, there are twice as many candidates
+// kernels that [exec.Plan.SameBits] lists. Candidates of other orders must differ at times, or the
+// test would show nothing. Plans whose schedules copy slices of K are left out: each slice is a
+// product of its own. With testkit.Full, there are twice as many candidates
 // and products with a long K.
 func TestSameOrder(t *testing.T) {
 	t.Parallel()
