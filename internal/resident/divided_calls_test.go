@@ -36,6 +36,7 @@ func openIdle(t testing.TB, n int, wrap func(device.Device) device.Device) *GPUs
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.KeepPlans() // so that all calls of a product are alike
 	t.Cleanup(func() {
 		if err := errors.Join(d.Close(), restore()); err != nil {
 			t.Error(err)
