@@ -5,7 +5,8 @@
 
 Unless it says otherwise, a matrix is 3x5 and element (i, j) is
 (7i + 3j) mod 23 - 11 for integers, 11 more for unsigned ones, and a quarter of
-that for the other types: exact in every type. readback.py and the Go tests know the same rule.
+that for the other types. Only e5m2 rounds it. readback.py and the Go tests
+know the same rule.
 """
 
 import gzip
