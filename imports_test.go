@@ -16,7 +16,7 @@ import (
 var layers = [][]string{
 	{"internal/names", "internal/regular", "internal/ints", "internal/sentinel"},
 	{"dtype", "ptx", "internal/table", "internal/memo", "internal/mapping", "internal/lint", "internal/release",
-		"internal/phrase", "internal/relay", "internal/testkit/testrand"},
+		"internal/phrase", "internal/relay", "internal/testkit/testrand", "internal/fit"},
 	{"ptx/emu/internal/number"},
 	{"ptx/emu/internal/dot"},
 	{"ranks", "internal/gemm", "ptx/build", "ptx/emu", "internal/device"},

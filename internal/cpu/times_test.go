@@ -16,8 +16,8 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/bench"
+	"tilework/internal/fit"
 	"tilework/internal/gemm"
-	"tilework/internal/testkit"
 )
 
 var (
@@ -241,17 +241,25 @@ func TestFit(t *testing.T) {
 		t.Skip("no -fit")
 	}
 	_, costs := costsOf(t, *fitted)
-	fields := slices.DeleteFunc(testkit.Coefficients("", reflect.ValueOf(costs).Elem()), func(c testkit.Coefficient) bool {
-		return slices.Contains([]string{".l1", ".l2", ".cached"}, c.Name) // known
+	numbers := slices.DeleteFunc(fit.Numbers("", reflect.ValueOf(costs).Elem()), func(n fit.Number) bool {
+		return slices.Contains([]string{"l1", "l2", "cached"}, n.Name) // known
 	})
 	all := slices.DeleteFunc(readAllTimes(t), func(x *timed) bool { return x.costs != costs })
-	testkit.Fit(fields, func() float64 {
+	err := fit.Minimize(t.Context(), numbers, func() float64 {
 		sum := 0.0
 		for _, x := range all {
 			sum += x.weight() * x.cost()
 		}
 		return sum / float64(len(all))
-	}, *tries, t.Logf)
+	}, fit.Options{Tries: *tries, Progress: func(cost float64) { t.Logf("cost %.4f", cost) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range numbers {
+		if n.Changed() {
+			t.Logf("%s: %.4g, was %.4g", n.Name, n.Value(), n.Base)
+		}
+	}
 }
 
 // weight returns the weight of a product in the fit. There are fewer large products, and their

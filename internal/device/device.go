@@ -103,6 +103,7 @@ type Ptr uint64
 type Info struct {
 	Name     string // as the driver reports it: "NVIDIA H200"
 	Emulated bool
+	Driver   string // version of CUDA of the driver: "CUDA 13.0"; empty for a device without one
 	// Target is the highest target of kernels that the device runs, such as sm_90a on an H200.
 	Target ptx.Target
 	SMs    int

@@ -31,7 +31,6 @@ type Info struct {
 	UUID        string // "GPU-" and 32 hexadecimal digits in groups
 	PCI         string // "0000:1b:00.0"
 	Link        string // "32.0 GT/s PCIe x16"; Linux only
-	Driver      string // CUDA version of the driver: "CUDA 13.0"
 	Clock       int    // maximum SM clock in MHz
 	MemoryClock int    // MHz
 	MemoryBus   int    // bits
@@ -180,7 +179,8 @@ func (d *driver) info(index int) (Info, error) {
 	if err := d.call(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(index)); err != nil {
 		return Info{}, noDevice(err)
 	}
-	in := Info{Index: index, Driver: d.version.String(), handle: uintptr(handle)}
+	in := Info{Index: index, handle: uintptr(handle)}
+	in.Driver = d.version.String()
 
 	var name [256]byte
 	if err := d.call(cuDeviceName, uintptr(unsafe.Pointer(&name)), uintptr(len(name)), in.handle); err != nil {

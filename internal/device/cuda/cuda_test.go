@@ -81,10 +81,10 @@ func TestList(t *testing.T) {
 	got.handle, got.maxPitch, got.pools = 0, 0, false
 	want := Info{
 		Info: device.Info{
-			Name: "Fake GPU", Target: ptx.Target{SM: 90, Suffix: "a"}, SMs: 132, Memory: 1 << 30,
+			Name: "Fake GPU", Driver: "CUDA 13.0", Target: ptx.Target{SM: 90, Suffix: "a"}, SMs: 132, Memory: 1 << 30,
 			MaxThreads: 1024, MaxShared: 227 << 10, MaxGrid: device.Dim3{X: math.MaxInt32, Y: 65535, Z: 65535},
 		},
-		Index: 1, UUID: "GPU-01010203-0405-0607-0809-0a0b0c0d0e0f", PCI: "0000:ff:00.0", Driver: "CUDA 13.0",
+		Index: 1, UUID: "GPU-01010203-0405-0607-0809-0a0b0c0d0e0f", PCI: "0000:ff:00.0",
 		Clock: 1980, MemoryClock: 3201, MemoryBus: 6144, L2: 60 << 20,
 	}
 	if got != want {

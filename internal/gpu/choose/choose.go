@@ -296,7 +296,11 @@ func Best(p *gemm.Problem, a kernel.Align, d *device.Info) (Choice, error) {
 	if !ok {
 		return Choice{}, rejection(Candidates(p, a, d), p, a)
 	}
-	return c.choice("predicted to be the fastest on " + d.Name + j.orderText()), nil
+	why := "predicted to be the fastest on " + d.Name
+	if j.costs.fitted {
+		why += ", to which the predictions are fitted"
+	}
+	return c.choice(why + j.orderText()), nil
 }
 
 // rejection returns the most useful of the reasons why nothing computes p: that of a kernel which

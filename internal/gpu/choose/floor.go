@@ -42,21 +42,21 @@ func (f *floor) least(j *job, s kernel.Tile) float64 {
 
 // floorBlocked: schedulers issue the multiply-adds.
 func floorBlocked(j *job, _ kernel.Tile) floor {
-	n := &j.costs.blocked
-	issue := n.multiplyAdd * float64(j.Accum().Bytes(1)) / 4
-	return floor{launch: n.launch, memory: j.read(j.operandBytes(), n.memory), rate: schedulers * frag.Lanes / issue}
+	n := &j.costs.Blocked
+	issue := n.MultiplyAdd * float64(j.Accum().Bytes(1)) / 4
+	return floor{launch: n.Launch, memory: j.read(j.operandBytes(), n.Memory), rate: schedulers * frag.Lanes / issue}
 }
 
 // floorMMA: tensor cores multiply.
 func floorMMA(j *job, _ kernel.Tile) floor {
-	n := &j.costs.mma
-	return floor{launch: n.launch, memory: j.read(j.operandBytes(), n.memory), rate: n.rates[j.In()]}
+	n := &j.costs.MMA
+	return floor{launch: n.Launch, memory: j.read(j.operandBytes(), n.Memory), rate: n.Rates.of(j.In())}
 }
 
 // floorWGMMA: tensor cores multiply all products of terms. Memory delivers the operands that are
 // not packed. The L2 cache may still hold the others.
 func floorWGMMA(j *job, s kernel.Tile) floor {
-	n, bytes := &j.costs.wgmma, 0.0
+	n, bytes := &j.costs.WGMMA, 0.0
 	t := wgmmaTile{job: j, n: n, s: s, x: j.packing(s)}
 	for o := range gemm.C {
 		if !t.x.packed[o] {
@@ -65,14 +65,14 @@ func floorWGMMA(j *job, s kernel.Tile) floor {
 	}
 	products, _ := t.promotions()
 	return floor{
-		launch: n.launch + t.pack(), memory: j.read(bytes, n.memory*(1+n.power)),
-		rate: n.rate * float64(swizzleK(j)) / products, side: sm90.WarpgroupRows,
-		latency: n.latency * float64(len(j.arithmetic.Terms)), exposed: n.exposed,
+		launch: n.Launch + t.pack(), memory: j.read(bytes, n.Memory*(1+n.Power)),
+		rate: n.Rate * float64(swizzleK(j)) / products, side: sm90.WarpgroupRows,
+		latency: n.Latency * float64(len(j.arithmetic.Terms)), exposed: n.Exposed,
 	}
 }
 
 // floorSkinny: schedulers issue the multiply-adds.
 func floorSkinny(j *job, _ kernel.Tile) floor {
-	n := &j.costs.skinny
-	return floor{launch: n.launch, memory: j.read(j.operandBytes(), n.memory), rate: schedulers * frag.Lanes}
+	n := &j.costs.Skinny
+	return floor{launch: n.Launch, memory: j.read(j.operandBytes(), n.Memory), rate: schedulers * frag.Lanes}
 }

@@ -104,10 +104,10 @@ func (j *job) parts(s kernel.Tile) (parts, depth int) {
 func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) }
 
 // read returns the cycles in which memory delivers n bytes, at the given part of its rate.
-func (j *job) read(n, part float64) float64 { return j.perSM(n, part*j.costs.machine.memoryRate) }
+func (j *job) read(n, part float64) float64 { return j.perSM(n, part*j.costs.Machine.MemoryRate) }
 
 // deliver is read for the first n bytes of a product.
-func (j *job) deliver(n, part float64) float64 { return j.costs.machine.ramp + j.read(n, part) }
+func (j *job) deliver(n, part float64) float64 { return j.costs.Machine.Ramp + j.read(n, part) }
 
 // Numbers of bytes and elements are floats, as ints of 32 bits do not hold those of large products,
 // nor of 64 bits those of the largest that a problem describes.
@@ -176,22 +176,22 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 
 // add is sum for a number of parts whose loads take a number of rounds.
 func (j *job) add(parts, rounds int) float64 {
-	n := &j.costs.machine.sum
-	return n.launch + n.round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.rate)
+	n := &j.costs.Machine.Sum
+	return n.Launch + n.Round*float64(rounds) + j.perSM(j.partialSumBytes(parts), n.Rate)
 }
 
 // serialParts returns the cycles in which the blocks of an SM add the sums of serial parts to their
 // totals.
 func (j *job) serialParts(k *kernel.Kernel, s kernel.Tile, x *prediction) float64 {
-	n := &j.costs.machine.serial
+	n := &j.costs.Machine.Serial
 	switch {
 	case k.TMA:
-		return float64(s.SerialK-1) * float64(x.rounds) * (n.drain + n.add)
+		return float64(s.SerialK-1) * float64(x.rounds) * (n.Drain + n.Add)
 	case k == kernel.Blocked && kernel.TotalsInShared(s, j.Accum()):
 		const clear = 2 // before the first part and after the last one
-		return float64(s.SerialK+clear-1) * volume(ints.CeilDiv(x.blocks, j.sms), s.M, s.N) * n.shared
+		return float64(s.SerialK+clear-1) * volume(ints.CeilDiv(x.blocks, j.sms), s.M, s.N) * n.Shared
 	}
-	return float64(s.SerialK-1) * float64(x.rounds) * n.add
+	return float64(s.SerialK-1) * float64(x.rounds) * n.Add
 }
 
 // prediction is the estimated time of a configuration in clock cycles of an SM, by its parts.

@@ -10,19 +10,19 @@ import (
 // shared memory. Each block waits for its tiles. The L2 cache and memory deliver the operands. All
 // of these overlap. The store of C overlaps with nothing.
 func predictBlocked(j *job, c *kernel.Config) prediction {
-	n, s := &j.costs.blocked, c.Tile
+	n, s := &j.costs.Blocked, c.Tile
 	parts, depth := j.parts(s)
 	tiles := kernel.TileCount(j.Problem, s)
-	x := prediction{blocks: tiles * parts, launch: n.launch}
+	x := prediction{blocks: tiles * parts, launch: n.Launch}
 	busiest, held := ints.CeilDiv(x.blocks, j.sms), kernel.ResidentBlocks(*c)
 	x.rounds = ints.CeilDiv(busiest, held)
 	w := n.blockWork(j, c, kernel.Tiles(depth, s.K))
 	busy := w.rounds(busiest, held)
-	memory := j.deliver(n.fetched(j, s), n.memory)
-	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.l2Rate)
+	memory := j.deliver(n.fetched(j, s), n.Memory)
+	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.L2Rate)
 	total := overlap(busy, memory, cache)
 	if parts == 1 { // partial sums stay in the L2 cache
-		total += j.perSM(j.resultBytes(), n.storeRate)
+		total += j.perSM(j.resultBytes(), n.StoreRate)
 	}
 	if x.multiply, x.load = total, memory; memory > busy {
 		x.multiply, x.load = busy, total
@@ -49,7 +49,7 @@ func (n *blockedCosts) fetched(j *job, s kernel.Tile) float64 {
 	if j.B().Trans {
 		short += b
 	}
-	wasted := n.shortRun * kernel.SectorBytes / float64(max(j.In().Bytes(s.K), kernel.SectorBytes))
+	wasted := n.ShortRun * kernel.SectorBytes / float64(max(j.In().Bytes(s.K), kernel.SectorBytes))
 	return j.operandBytes() * (1 + wasted*short/max(a+b, 1))
 }
 
@@ -85,9 +85,9 @@ func (n *blockedCosts) blockWork(j *job, c *kernel.Config, steps int) blockWork 
 	through := sums * (1 + 4/width) // cycles in which the sums pass through shared memory
 	step, warps := n.stepWork(j, c), float64(kernel.BlockedThreads(s))/frag.Lanes
 	return blockWork{
-		issue:  warps / schedulers * (float64(steps)*step.issue + stores*n.storeIssue),
+		issue:  warps / schedulers * (float64(steps)*step.issue + stores*n.StoreIssue),
 		shared: warps * (float64(steps)*step.shared + through),
-		wait:   float64(steps)*step.wait + stores*n.storeWait,
+		wait:   float64(steps)*step.wait + stores*n.StoreWait,
 	}
 }
 
@@ -97,20 +97,20 @@ func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
 	a, b := newCopyWork(c, s.M, c.VecA, !c.TransA), newCopyWork(c, s.N, c.VecB, c.TransB)
 	sumBytes := j.Accum().Bytes(s.RowsPerThread * s.ColsPerThread)
 	fragments := float64(s.RowsPerThread+s.ColsPerThread) / float64(kernel.VectorOf(j.Accum()))
-	multiply := n.multiplyAdd*float64(sumBytes)/4 + fragments
-	w.shared = depth*fragments*n.fragment + (a.lines+b.lines)*n.line
-	w.issue, w.wait = depth*multiply, depth*max(multiply, n.kWait)+n.stepWait
+	multiply := n.MultiplyAdd*float64(sumBytes)/4 + fragments
+	w.shared = depth*fragments*n.Fragment + (a.lines+b.lines)*n.Line
+	w.issue, w.wait = depth*multiply, depth*max(multiply, n.KWait)+n.StepWait
 	if kernel.HasFewWarps(c) {
-		exposed := n.copyIssue * (a.copies + b.copies)
+		exposed := n.CopyIssue * (a.copies + b.copies)
 		w.issue += exposed / float64(kernel.ResidentBlocks(*c)) // other blocks multiply meanwhile
 		w.wait += exposed
 	}
 	if kernel.CopiesAsync(c) {
-		w.wait = max(w.wait, n.copyWait/float64(kernel.BlockedStages(c)-1))
+		w.wait = max(w.wait, n.CopyWait/float64(kernel.BlockedStages(c)-1))
 		return w
 	}
-	convert := n.convert * (a.elements + b.elements)
-	w.issue, w.wait = w.issue+convert, w.wait+convert+n.loadWait
+	convert := n.Convert * (a.elements + b.elements)
+	w.issue, w.wait = w.issue+convert, w.wait+convert+n.LoadWait
 	return w
 }
 

@@ -54,21 +54,21 @@ type mmaBlock struct {
 // predictMMA: blocks issue copies and multiply, or wait for either. Memory delivers each matrix
 // once, and the L2 cache receives C in sectors.
 func predictMMA(j *job, c *kernel.Config) prediction {
-	n := &j.costs.mma
+	n := &j.costs.MMA
 	parts, depth := j.parts(c.Tile)
-	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch}
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.Launch}
 	x.rounds = ints.CeilDiv(x.blocks, j.sms)
 	b := newMMABlock(j, c)
 	steps := float64(kernel.Tiles(depth, c.Tile.K))
 
-	busy := float64(x.rounds)*n.block + b.rounds(x.rounds, steps)
-	stored := j.perSM(float64(parts)*b.stored(), n.storeRate)
-	exposed := n.storeExposed
+	busy := float64(x.rounds)*n.Block + b.rounds(x.rounds, steps)
+	stored := j.perSM(float64(parts)*b.stored(), n.StoreRate)
+	exposed := n.StoreExposed
 	if kernel.StoresRows(*c) {
-		exposed = n.rowExposed
+		exposed = n.RowExposed
 	}
 	busy = max(busy, stored) + exposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
-	memory := j.deliver(j.operandBytes()+n.narrow*b.narrow(), n.memory)
+	memory := j.deliver(j.operandBytes()+n.Narrow*b.narrow(), n.Memory)
 	// The shorter of the two is hidden unless they take about as long.
 	if x.multiply, x.load = math.Hypot(busy, memory), memory; memory > busy {
 		x.multiply, x.load = x.load, x.multiply
@@ -79,7 +79,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 
 func newMMABlock(j *job, c *kernel.Config) mmaBlock {
 	s := c.Tile
-	b := mmaBlock{job: j, n: &j.costs.mma, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
+	b := mmaBlock{job: j, n: &j.costs.MMA, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
 	b.queue = max(b.warps/schedulers, 1)
 	b.addCopies(j.A(), s.M, c.VecA, !c.TransA, j.M)
 	b.addCopies(j.B(), s.N, c.VecB, c.TransB, j.N)
@@ -141,7 +141,7 @@ func (b *mmaBlock) rounds(blocks int, steps float64) (cycles float64) {
 	if full > 0 {
 		// Blocks drift apart, so that later ones wait while others work.
 		first, work := b.round(b.resident, steps)
-		cycles += first + float64(full-1)*(work+b.n.later*(first-work))
+		cycles += first + float64(full-1)*(work+b.n.Later*(first-work))
 	}
 	return cycles
 }
@@ -150,18 +150,18 @@ func (b *mmaBlock) rounds(blocks int, steps float64) (cycles float64) {
 // those of them in which it works, if it never waits.
 func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 	n, side := b.n, float64(blocks)
-	fill, wait := n.fill+n.copyIssue*b.async, 0.0
+	fill, wait := n.Fill+n.CopyIssue*b.async, 0.0
 	if b.single > 0 {
-		wait = n.singleWait
+		wait = n.SingleWait
 	}
 	queue := max(b.queue, side*b.warps/schedulers)
-	start := queue*fill + wait + n.spillStart*b.spilled*b.serial()
-	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled + n.byteRun*b.byteRuns/b.queue
-	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.l2Rate)
-	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
+	start := queue*fill + wait + n.SpillStart*b.spilled*b.serial()
+	latency := n.Step + b.queue*(fill+b.multiplyIssue()) + wait + n.SpillStep*b.spilled + n.ByteRun*b.byteRuns/b.queue
+	copies := max(b.warps*(n.Copy*b.async+n.Single*b.single), b.sectors*kernel.SectorBytes/n.L2Rate)
+	tensor := float64(b.s.M*b.s.N*b.s.K) / n.Rates.of(b.In())
 	store := b.storeTime(queue)
-	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)
-	step := max(latency, side*work+n.stepExposed*latency/(side*b.queue))
+	work := max(tensor, copies) + n.CopyExposed/float64(b.s.Stages-1)*min(tensor, copies)
+	step := max(latency, side*work+n.StepExposed*latency/(side*b.queue))
 	filled := float64(b.s.Stages - 1)
 	return filled*start + steps*step + store, filled*queue*fill + steps*side*work + store
 }
@@ -207,18 +207,18 @@ func (b *mmaBlock) multiplyIssue() float64 {
 			more += 6 * rows * cols
 		}
 	}
-	return b.n.multiply + float64(b.s.K/steps*(rows*cols+loadA+loadB+more))
+	return b.n.Multiply + float64(b.s.K/steps*(rows*cols+loadA+loadB+more))
 }
 
 // storeTime returns the cycles in which a block stores C, where each scheduler has the given number
 // of warps. The stores of whole rows wait for shared memory.
 func (b *mmaBlock) storeTime(queue float64) float64 {
 	if !kernel.StoresRows(*b.c) {
-		return queue * b.n.storeIssue * b.stores()
+		return queue * b.n.StoreIssue * b.stores()
 	}
 	// The accesses of a thread to shared memory between the main loop and its stores.
 	exchanges := b.sums()/float64(kernel.SumsPerRow(*b.c)) + b.stores()
-	return (queue*(b.n.rowIssue*b.stores()+b.n.exchange*exchanges) + b.n.rowWait*b.stores()) * b.inside()
+	return (queue*(b.n.RowIssue*b.stores()+b.n.Exchange*exchanges) + b.n.RowWait*b.stores()) * b.inside()
 }
 
 // inside returns the part of a tile's columns that is inside C.
@@ -254,7 +254,7 @@ func (b *mmaBlock) stored() float64 {
 	if b.s.SplitK > 1 {
 		elem, ld = b.Accum().Bytes(1), kernel.PartialSumLD(b.Problem)
 	}
-	sectors := sectorsOf(run*elem, ld*elem) * (1 + b.n.shortRow/float64(b.s.N*elem))
+	sectors := sectorsOf(run*elem, ld*elem) * (1 + b.n.ShortRow/float64(b.s.N*elem))
 	return volume(b.Products(), b.M, b.Columns()) / float64(run) * sectors
 }
 

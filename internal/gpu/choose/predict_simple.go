@@ -9,11 +9,11 @@ import (
 // predictNaive: each thread waits for the elements that it loads. If an SM has many warps, the
 // lines of the L1 cache that their loads touch take longer.
 func predictNaive(j *job, c *kernel.Config) prediction {
-	n := &j.costs.naive
+	n := &j.costs.Naive
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile)}
-	x.launch = n.launch
+	x.launch = n.Launch
 	k := float64(j.K)
-	wait := float64(j.K/kernel.NaiveUnroll)*n.group + float64(j.K%kernel.NaiveUnroll)*n.latency
+	wait := float64(j.K/kernel.NaiveUnroll)*n.Group + float64(j.K%kernel.NaiveUnroll)*n.Latency
 	lines := 3.0 // of two rows of A and one of B
 	if c.TransA {
 		lines--
@@ -21,34 +21,34 @@ func predictNaive(j *job, c *kernel.Config) prediction {
 	if c.TransB {
 		lines += float64(c.Tile.N) - 1
 	}
-	issue := n.line * lines
+	issue := n.Line * lines
 	switch {
 	case j.Accum().Bytes(1) > 4:
-		issue += n.wide
-		wait = k * n.latency // the loads of double precision are not in flight together
+		issue += n.Wide
+		wait = k * n.Latency // the loads of double precision are not in flight together
 	case j.In().Bits() < 32:
-		issue += n.convert
+		issue += n.Convert
 	}
 	w := blockWork{shared: k * issue * warpsOf(c.Tile), wait: wait}
-	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(j.resultBytes(), n.storeRate)
+	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(j.resultBytes(), n.StoreRate)
 	return x
 }
 
 // predictTiled: a block waits for the tiles of each step, and its warps share the pipeline of
 // shared memory. Many small blocks are bound by the rate at which an SM starts them.
 func predictTiled(j *job, c *kernel.Config) prediction {
-	n, s := &j.costs.tiled, c.Tile
+	n, s := &j.costs.Tiled, c.Tile
 	x := prediction{blocks: kernel.TileCount(j.Problem, s)}
-	x.launch = n.launch
+	x.launch = n.Launch
 	steps, depth := float64(kernel.Tiles(j.K, s.K)), float64(s.K)
-	step := depth * n.load
+	step := depth * n.Load
 	switch {
 	case j.Accum().Bytes(1) > 4:
-		step *= n.wide
+		step *= n.Wide
 	case j.In().Bits() < 32:
-		step += n.convert
+		step += n.Convert
 	}
-	w := blockWork{shared: n.block + warpsOf(s)*steps*step, wait: steps * (n.phase + n.latency*depth)}
+	w := blockWork{shared: n.Block + warpsOf(s)*steps*step, wait: steps * (n.Phase + n.Latency*depth)}
 	x.multiply = x.oneThreadPerElement(j, &w, s)
 	return x
 }
@@ -63,5 +63,5 @@ func (x *prediction) oneThreadPerElement(j *job, w *blockWork, s kernel.Tile) fl
 	held := min(threads/(frag.Lanes*ints.CeilDiv(s.M*s.N, frag.Lanes)), blocks)
 	busiest := ints.CeilDiv(x.blocks, j.sms)
 	x.rounds = ints.CeilDiv(busiest, held)
-	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.machine.memoryRate))
+	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.Machine.MemoryRate))
 }

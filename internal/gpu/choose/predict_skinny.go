@@ -57,21 +57,21 @@ func skinnyPartTiles(*job) []kernel.Tile { return kernel.SkinnyPartTiles }
 // deliver the operands. The blocks that an SM holds at once hide each other's latency, but the
 // instructions before and after a block's steps overlap little with the loads.
 func predictSkinny(j *job, c *kernel.Config) prediction {
-	n := &j.costs.skinny
+	n := &j.costs.Skinny
 	parts, depth := j.parts(c.Tile)
 	b := newSkinnyBlock(j, c, depth)
-	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch, sum: j.sum(c, parts)}
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.Launch, sum: j.sum(c, parts)}
 	busiest := ints.CeilDiv(x.blocks, j.sms)
 	if b.many.apart { // K is not split further to fill the SMs
 		b.held = min(b.held, busiest)
 	}
 	x.rounds = ints.CeilDiv(busiest, b.held)
 
-	first := float64(min(busiest, b.held))*b.start(n) + n.latency
+	first := float64(min(busiest, b.held))*b.start(n) + n.Latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
-	cache := max(b.bytes/n.l2Rate, b.sectors*n.sector+b.lines*n.line+b.single*n.single)
-	traffic := j.traffic + b.rereadBytes(j, c.Tile) + n.shortRow*b.shortRows(j)
-	delivery := max(j.perSM(traffic, n.memory*j.costs.machine.memoryRate), float64(busiest)*cache)
+	cache := max(b.bytes/n.L2Rate, b.sectors*n.Sector+b.lines*n.Line+b.single*n.Single)
+	traffic := j.traffic + b.rereadBytes(j, c.Tile) + n.ShortRow*b.shortRows(j)
+	delivery := max(j.perSM(traffic, n.Memory*j.costs.Machine.MemoryRate), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
 	if busy > delivery {
@@ -91,7 +91,7 @@ func (b *skinnyBlock) rereadBytes(j *job, s kernel.Tile) float64 {
 	}
 	rowsAtOnce := max(b.held*j.sms/kernel.Tiles(j.N, s.N), 1)
 	again := float64(ints.CeilDiv(kernel.Tiles(j.M, s.M), rowsAtOnce) - 1)
-	return again * max(float64(j.B().Bytes())-j.costs.machine.l2Bytes, 0)
+	return again * max(float64(j.B().Bytes())-j.costs.Machine.L2Bytes, 0)
 }
 
 // shortRows returns the bytes by which the rows of the long operand that blocks read are shorter
@@ -114,25 +114,25 @@ func (b *skinnyBlock) fresh(j *job, blocks int) float64 {
 // all instructions, or that of blocks one after the other with their waits. The part of the loads
 // that is fresh comes from memory. The first blocks wait for memory in any case.
 func (b *skinnyBlock) threads(n *skinnyCosts, blocks int, fresh float64) float64 {
-	issue := float64(blocks)*(b.start(n)+b.again()*b.issue(n)) + n.latency
+	issue := float64(blocks)*(b.start(n)+b.again()*b.issue(n)) + n.Latency
 	waves := float64(ints.CeilDiv(blocks, b.held))
-	later := fresh*n.latency + (1-fresh)*n.cacheLatency
-	return max(issue, waves*b.start(n)+b.loop(n, n.latency)+max(waves-1, 0)*b.loop(n, later))
+	later := fresh*n.Latency + (1-fresh)*n.CacheLatency
+	return max(issue, waves*b.start(n)+b.loop(n, n.Latency)+max(waves-1, 0)*b.loop(n, later))
 }
 
 // issue returns the cycles of an SM in which all threads of a block issue an instruction. Other
 // blocks hide a part of its waits.
 func (b *skinnyBlock) issue(n *skinnyCosts) float64 {
-	exposed := n.exposed
+	exposed := n.Exposed
 	if b.many.apart {
-		exposed = n.partExposed
+		exposed = n.PartExposed
 	}
 	return float64(b.warps)/schedulers + exposed/float64(b.held)
 }
 
 // start returns the cycles to start a block and to issue each of its instructions once.
 func (b *skinnyBlock) start(n *skinnyCosts) float64 {
-	return n.block + b.issue(n)*(b.edge+float64(b.ahead)*b.step)
+	return n.Block + b.issue(n)*(b.edge+float64(b.ahead)*b.step)
 }
 
 // turns returns how often a thread runs through its loop, which has the steps that are in flight.

@@ -96,7 +96,7 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
 	t := wgmmaTile{
-		job: j, n: &j.costs.wgmma, c: c, s: s, x: j.packing(s), parts: parts, blocks: blocks,
+		job: j, n: &j.costs.WGMMA, c: c, s: s, x: j.packing(s), parts: parts, blocks: blocks,
 		steps:  float64(kernel.Tiles(ints.CeilDiv(depth, s.BlocksK()), s.K)),
 		active: float64(min(blocks, sms)), sms: float64(sms), rounds: ints.CeilDiv(blocks, sms),
 		terms: float64(len(j.arithmetic.Terms)),
@@ -105,7 +105,7 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 	t.setOperands()
 	t.compute = t.multiply()
 	multiply := float64(t.rounds) * t.steps * t.compute
-	t.clock = 1 + t.n.power*multiply/(multiply+t.n.sustained)
+	t.clock = 1 + t.n.Power*multiply/(multiply+t.n.Sustained)
 	return t
 }
 
@@ -116,7 +116,7 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 	n, rounds := t.n, float64(t.rounds)
 	x := prediction{blocks: t.blocks, rounds: t.rounds}
 	// The next launch begins on the SMs that have no block.
-	x.launch = n.launch + n.crowd*max(2*t.active/t.sms-1, 0)
+	x.launch = n.Launch + n.Crowd*max(2*t.active/t.sms-1, 0)
 	x.sum, x.pack = j.sum(c, t.parts), t.pack()
 
 	loop, store := t.loop(t.active), t.store()
@@ -125,16 +125,16 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 		last = t.loop(t.last)
 	}
 	reads, again, writes := t.memory()
-	busy, memory := t.tiles(loop, last, store), n.fill+reads+writes
+	busy, memory := t.tiles(loop, last, store), n.Fill+reads+writes
 	// Loads of the first tile of an SM and stores of the last overlap with no other tile.
 	stores := rounds * store
 	if t.alternates() && t.rounds > 1 {
 		stores /= float64(sm90.Consumers(t.s))
 	}
-	apart := n.fill + max((rounds-1)*loop+last, reads) + max(stores, writes)
+	apart := n.Fill + max((rounds-1)*loop+last, reads) + max(stores, writes)
 	exposed := max(apart-max(busy, memory), 0) / rounds
-	x.multiply = busy + exposed + n.exposed*memory
-	x.load = max(memory+exposed+n.exposed*busy, memory+again)
+	x.multiply = busy + exposed + n.Exposed*memory
+	x.load = max(memory+exposed+n.Exposed*busy, memory+again)
 	return x
 }
 
@@ -143,15 +143,15 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 func (t *wgmmaTile) tiles(loop, last, store float64) float64 {
 	before := float64(t.rounds - 1)
 	if !t.alternates() {
-		busy := t.n.fill + before*(loop+store) + last + store
+		busy := t.n.Fill + before*(loop+store) + last + store
 		if t.parts > 1 { // each part of K has blocks of its own, which follow each other on an SM
-			busy += before * t.n.restart
+			busy += before * t.n.Restart
 		}
 		return busy
 	}
 	// One warpgroup stores while the other multiplies. Both have a tile each in a pair of rounds.
 	pairs := ints.CeilDiv(t.rounds, 2)
-	busy := t.n.fill + float64(pairs-1)*max(2*loop, loop+store) + last + store
+	busy := t.n.Fill + float64(pairs-1)*max(2*loop, loop+store) + last + store
 	if t.rounds%2 == 0 {
 		busy += loop
 	}
@@ -177,18 +177,18 @@ func (t *wgmmaTile) loop(active float64) float64 {
 // in the given cycles. It takes longer than the longest of its parts, whose times vary.
 func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
-	step := tightOverlap(t.compute, load, t.hot(active), t.terms*n.latency/float64(s.Stages))
+	step := tightOverlap(t.compute, load, t.hot(active), t.terms*n.Latency/float64(s.Stages))
 	if s.SwapAB && t.Precision == gemm.TF32 { // threads load fragments
-		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
+		step = max(step, n.Fragments+n.Further*float64(s.M/sm90.WarpgroupRows-1))
 	}
 	switch {
 	case t.c.ScaleB == 1:
-		step += n.owners
+		step += n.Owners
 	case t.c.ScaleB > 1:
-		step += n.scales
+		step += n.Scales
 	}
 	if s.Multicasts() {
-		step = n.together * max(step, t.terms*n.meet)
+		step = n.Together * max(step, t.terms*n.Meet)
 	}
 	return step
 }
@@ -199,7 +199,7 @@ func (t *wgmmaTile) multiply() float64 {
 	n, s := t.n, t.s
 	area := float64(max(s.M, sm90.WarpgroupRows) * t.columns())
 	products, adds := t.promotions()
-	return products*area/n.rate + adds + 2*n.issue/float64(s.RowsPerThread)
+	return products*area/n.Rate + adds + 2*n.Issue/float64(s.RowsPerThread)
 }
 
 // columns returns the columns of the instructions of a step. Those for few columns count as 64,
@@ -220,15 +220,15 @@ func (t *wgmmaTile) promotions() (products, adds float64) {
 	case len(t.arithmetic.Promotions) == 0:
 		return 1, 0
 	case t.arithmetic.PromotesEveryStep():
-		part := t.n.part
+		part := t.n.Part
 		if sm90.PingPong(t.s) { // no other warpgroup multiplies meanwhile
-			part = t.n.partAlone
+			part = t.n.PartAlone
 		}
 		return 1, part * float64(rows/sm90.WarpgroupRows*max(t.s.N, 2*sm90.WarpgroupRows)/sm90.WarpgroupRows)
 	}
 	for _, round := range t.arithmetic.Promotions {
 		products += float64(len(round.Pairs))
-		adds += t.n.promote * float64(round.Passes*rows/sm90.WarpgroupRows)
+		adds += t.n.Promote * float64(round.Passes*rows/sm90.WarpgroupRows)
 	}
 	if t.s.N > sm90.PromotionCols(t.s) {
 		const halves, wait = 2, 1.2 // each half of the columns waits a fifth longer
@@ -242,29 +242,29 @@ func (t *wgmmaTile) store() float64 {
 	n, s := t.n, t.s
 	rows, _ := sm90.WarpgroupTile(s)
 	blocks := float64(rows / sm90.WarpgroupRows) // of 64 rows, one after the other in a warpgroup
-	store := n.end
+	store := n.End
 	switch {
 	case s.ClusterK > 1:
-		store += n.clusterMeet + float64(s.M*s.N)/n.clusterRate
+		store += n.ClusterMeet + float64(s.M*s.N)/n.ClusterRate
 	case s.SplitK > 1:
 		const pairs = 4 // columns for which a thread stores a pair of sums
-		store += n.pair * blocks * float64(s.N/pairs) * t.inside()
+		store += n.Pair * blocks * float64(s.N/pairs) * t.inside()
 	case sm90.StoresWithTMA(*t.c):
-		store += n.subtile * blocks * t.subtiles()
+		store += n.Subtile * blocks * t.subtiles()
 	case sm90.CopiesRows(*t.c):
-		subtile := n.byWarps
+		subtile := n.ByWarps
 		if t.c.VecC == 1 {
-			subtile = n.shifted
+			subtile = n.Shifted
 		}
 		store += subtile * t.crowded() * blocks * t.subtiles() * t.inside()
 	default:
 		store += t.storeRows() * blocks * t.inside()
 		if s.SwapAB && t.Epilogue.Residual {
-			store += float64(s.M*s.N) / n.residualRate
+			store += float64(s.M*s.N) / n.ResidualRate
 		}
 	}
 	if t.Epilogue.Activation > gemm.ActReLU {
-		store += float64(s.M*s.N) / n.activationRate * float64(t.N) / float64(t.Columns())
+		store += float64(s.M*s.N) / n.ActivationRate * float64(t.N) / float64(t.Columns())
 	}
 	return store
 }
@@ -283,9 +283,9 @@ func (t *wgmmaTile) crowded() float64 {
 // storeRows returns the cycles in which a warp stores its rows of a block of 64 rows, 32 columns at
 // a time. The warp waits for shared memory and conversions, with few elements in flight.
 func (t *wgmmaTile) storeRows() float64 {
-	unit := t.n.rows
+	unit := t.n.Rows
 	if t.c.Out.Bits() < 32 {
-		unit = t.n.narrowRows
+		unit = t.n.NarrowRows
 	}
 	unit *= t.crowded()
 	if t.s.SwapAB {

@@ -46,7 +46,7 @@ func (t *wgmmaTile) setOperands() {
 // load returns the cycles in which the L2 cache delivers the operands of a step to the given number
 // of SMs. It delivers more to each SM where few SMs load.
 func (t *wgmmaTile) load(active float64) float64 {
-	rate := t.costs.machine.l2Rate * t.clock * (1 + t.n.alone*(1-active/t.sms))
+	rate := t.costs.Machine.L2Rate * t.clock * (1 + t.n.Alone*(1-active/t.sms))
 	return t.terms * (frag.SwizzleBytes*t.lines/rate + t.beyond)
 }
 
@@ -59,7 +59,7 @@ func (t *wgmmaTile) hot(active float64) float64 {
 			rows += float64(min(o.boxes, max(o.side, sm90.WarpgroupRows)))
 		}
 	}
-	return t.terms * active * rows / t.n.hotRate
+	return t.terms * active * rows / t.n.HotRate
 }
 
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
@@ -69,9 +69,9 @@ func (n *wgmmaCosts) skew(l *gemm.Layout) float64 {
 	case l.Type.Bytes(l.Cols) <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
 		return 1
 	case ld%kernel.SectorBytes == 0:
-		return n.sectors
+		return n.Sectors
 	}
-	return n.skewed
+	return n.Skewed
 }
 
 // outside returns how much longer a step takes because the last tile along a side has boxes with
@@ -96,9 +96,9 @@ func (t *wgmmaTile) outside(o *operand) float64 {
 	outside := partial + first*(all-partial)
 	tiles := kernel.Tiles(o.side, o.tile)
 	if tiles > 1 && t.rounds == 1 { // the other SMs have as much work with whole tiles
-		outside *= t.n.few
+		outside *= t.n.Few
 	}
-	return t.n.outside * outside * float64(ints.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
+	return t.n.Outside * outside * float64(ints.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
 }
 
 // tail returns how much longer the last step along K takes because its boxes extend beyond K, as
@@ -117,21 +117,21 @@ func (t *wgmmaTile) tail() float64 {
 		}
 		rows += r
 	}
-	return t.terms * t.n.tail * rows
+	return t.terms * t.n.Tail * rows
 }
 
 // memory returns the cycles in which memory delivers the operands once, delivers them again as far
 // as the L2 cache does not keep them, and takes C or the partial sums.
 func (t *wgmmaTile) memory() (reads, again, writes float64) {
-	m := &t.costs.machine
-	cycles := func(bytes float64) float64 { return t.perSM(bytes, m.memoryRate*t.n.memory*t.clock) }
+	m := &t.costs.Machine
+	cycles := func(bytes float64) float64 { return t.perSM(bytes, m.MemoryRate*t.n.Memory*t.clock) }
 	packed := 0.0
 	for o := range gemm.C {
 		if t.x.packed[o] {
 			packed += t.loadedBytes(o)
 		}
 	}
-	once, repeated := -packed*max(1-packed/m.l2Bytes, 0), 0.0 // the L2 cache keeps packed operands
+	once, repeated := -packed*max(1-packed/m.L2Bytes, 0), 0.0 // the L2 cache keeps packed operands
 	for i := range t.operands {
 		o := &t.operands[i]
 		bytes, matrices := t.loadedBytes(o.name), 1
@@ -144,9 +144,9 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 		rows := float64(min(o.boxes, o.side)) / float64(o.shared)
 		loaded := float64(t.rounds) * t.active * t.steps * t.terms * frag.SwizzleBytes * rows
 		once += bytes
-		repeated += max(1-m.l2Bytes*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
+		repeated += max(1-m.L2Bytes*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
 	}
-	return m.ramp + t.pairing()*cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
+	return m.Ramp + t.pairing()*cycles(once), cycles(t.n.Missed * repeated), cycles(t.written())
 }
 
 // pairing returns how much longer memory takes to deliver the operands because SMs are idle. 64 or
@@ -158,7 +158,7 @@ func (t *wgmmaTile) pairing() float64 {
 		if 2*blocks <= t.sms {
 			return 1
 		}
-		return max(t.sms/(blocks*t.n.paired), 1)
+		return max(t.sms/(blocks*t.n.Paired), 1)
 	}
 	full := float64(t.rounds-1) * t.active
 	return (full*round(t.active) + t.last*round(t.last)) / (full + t.last)
@@ -181,7 +181,7 @@ func (t *wgmmaTile) loadedBytes(o gemm.Operand) float64 {
 // fills in part.
 func (t *wgmmaTile) written() float64 {
 	if t.parts > 1 {
-		return t.n.partials * t.partialSumBytes(t.parts)
+		return t.n.Partials * t.partialSumBytes(t.parts)
 	}
 	l, count := t.C(), 1
 	if t.Batch.Stride[gemm.C] > 0 {
@@ -191,7 +191,7 @@ func (t *wgmmaTile) written() float64 {
 	if t.s.ClusterK < 2 && l.Rows > 1 && l.Type.Bytes(l.LD)%kernel.SectorBytes != 0 {
 		_, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
 		parts := ints.CeilDiv(t.N, min(width, sm90.StoredColumns))
-		bytes = t.n.torn*bytes + t.n.edge*volume(count, l.Rows, parts)
+		bytes = t.n.Torn*bytes + t.n.Edge*volume(count, l.Rows, parts)
 	}
 	return bytes
 }
@@ -211,7 +211,7 @@ func (t *wgmmaTile) pack() (cycles float64) {
 		from, to := &t.Layouts[o], &t.x.product.Layouts[o]
 		l := packLaunch{transposes: from.Trans != to.Trans, batch: t.Batch.Stride[o] > 0}
 		if open = open && l == last; !open {
-			cycles += t.n.packLaunch
+			cycles += t.n.PackLaunch
 		}
 		open, last = !open && from.Type == to.Type && !l.batch, l
 		cycles += t.packOperand(o, l)
@@ -228,17 +228,17 @@ func (t *wgmmaTile) packOperand(o gemm.Operand, l packLaunch) float64 {
 	}
 	source, target := volume(from.Rows, from.Type.Bytes(from.Cols)), volume(to.Rows, to.Type.Bytes(to.LD))
 	if l.transposes && t.Batch.Kind != gemm.Single {
-		return t.perSM(matrices*(source+target), t.n.batchRate)
+		return t.perSM(matrices*(source+target), t.n.BatchRate)
 	}
-	memory := t.perSM(matrices*(source+target), t.costs.machine.memoryRate*t.n.memory)
+	memory := t.perSM(matrices*(source+target), t.costs.Machine.MemoryRate*t.n.Memory)
 	switch {
 	case l.transposes:
 		whole := volume(ints.RoundUp(from.Rows, kernel.PackSide), ints.RoundUp(from.Cols, kernel.PackSide))
-		return memory + t.perSM(matrices*whole, t.n.transposeRate)
+		return memory + t.perSM(matrices*whole, t.n.TransposeRate)
 	case from.Type != to.Type: // an operand split
-		return memory + t.perSM(matrices*target, t.n.copyRate)
+		return memory + t.perSM(matrices*target, t.n.CopyRate)
 	}
 	const warp = frag.Lanes * kernel.PackWords * kernel.WordBytes // bytes of a row that a warp copies
 	whole := volume(from.Rows, ints.RoundUp(from.Type.Bytes(from.Cols), warp))
-	return memory + t.perSM(matrices*whole, t.n.copyRate)
+	return memory + t.perSM(matrices*whole, t.n.CopyRate)
 }

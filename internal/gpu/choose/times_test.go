@@ -42,17 +42,8 @@ type recorded struct {
 	layer   bool // of a network
 }
 
-// String returns the product as testdata/times names it, such as
-//
-//	float32->float32 native NT 512x512x64 64,64,512
-//
-// with the leading dimensions of A, B and C at the end.
-func (x *recorded) String() string {
-	p := &x.problem
-	letter := map[bool]string{false: "N", true: "T"}
-	return fmt.Sprintf("%v->%v %v %s%s %dx%dx%d %d,%d,%d", p.In(), p.Out(), p.Precision,
-		letter[p.A().Trans], letter[p.B().Trans], p.M, p.N, p.K, p.A().LD, p.B().LD, p.C().LD)
-}
+// String returns the product without its times.
+func (x *recorded) String() string { return strings.TrimSuffix(timesText(&x.problem, nil), ":") }
 
 // add adds the measured time of a candidate, unless -only names another kernel.
 func (x *recorded) add(spec string, micros float64) {
@@ -63,18 +54,12 @@ func (x *recorded) add(spec string, micros float64) {
 	x.least = min(x.least, micros)
 }
 
-// write writes the product in a line, with the times of candidates that take at most twice as long
-// as the fastest one.
-func (x *recorded) write(w *bufio.Writer) {
-	fmt.Fprint(w, x, ":")
-	for _, spec := range slices.SortedFunc(maps.Keys(x.micros), func(a, b string) int {
-		return cmp.Or(cmp.Compare(x.micros[a], x.micros[b]), cmp.Compare(a, b))
-	}) {
-		if x.micros[spec] <= 2*x.least {
-			fmt.Fprintf(w, " %s=%.4g", spec, x.micros[spec])
-		}
-	}
-	fmt.Fprintln(w)
+// line returns the product with the times of candidates that take at most twice as long as the
+// fastest one, as [Timed.String] does.
+func (x *recorded) line() string {
+	near := maps.Clone(x.micros)
+	maps.DeleteFunc(near, func(_ string, us float64) bool { return us > 2*x.least })
+	return timesText(&x.problem, near)
 }
 
 // newRecorded returns the product of a bench record, without times.
@@ -107,11 +92,20 @@ func newRecorded(r *bench.Record) (*recorded, error) {
 	return &recorded{problem: p, gpu: gpu, micros: map[string]float64{}, least: math.Inf(1)}, nil
 }
 
-// readTimes reads a file of testdata/times, whose lines are those of [recorded.write]: "h100" and
+// timesFile returns the path of a file of testdata/times.
+func timesFile(name string) string { return filepath.Join("testdata", "times", name+".txt") }
+
+// hasTimes reports whether testdata/times has a file.
+func hasTimes(name string) bool {
+	_, err := os.Stat(timesFile(name))
+	return err == nil
+}
+
+// readTimes reads a file of testdata/times, whose lines are those of [recorded.line]: "h100" and
 // "h200" have random products, and "h200-models" has layers of networks.
 func readTimes(t *testing.T, file string) (all []*recorded) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "times", file+".txt"))
+	text, err := os.ReadFile(timesFile(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +261,7 @@ func save(t *testing.T, path string, all []*recorded) {
 	}
 	w := bufio.NewWriter(f)
 	for _, x := range all {
-		x.write(w)
+		fmt.Fprintln(w, x.line())
 	}
 	if err := errors.Join(w.Flush(), f.Close()); err != nil {
 		t.Fatal(err)
