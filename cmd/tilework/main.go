@@ -128,7 +128,7 @@ and shows how its GPU kernels work.`,
 	root.AddGroup(commandGroups...)
 	for i, group := range [][]*cobra.Command{
 		{mulCommand(), filesCommand()},
-		{benchCommand(), reportCommand(), tuneCommand(), selftestCommand(), scalingCommand()},
+		{benchCommand(), reportCommand(), tuneCommand(), fitCommand(), selftestCommand(), scalingCommand()},
 		{studyCommand(), explainCommand(), occupancyCommand(), emulateCommand()},
 		{kernelsCommand(), devicesCommand(), versionCommand(), completionCommand()},
 	} {

@@ -72,15 +72,20 @@ func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]backend.Choice
 	if !l.options.Exhaustive {
 		all = choose.Measurable(all)
 	}
-	var list []backend.Choice
+	list := accepted(all)
+	l.options.Note(fmt.Sprintf("%v: measuring %d of %d candidates\n%s", f, len(list), len(all), choose.Reasoning(all)))
+	list, err = l.compile(ctx, p, list)
+	return list, len(all), err
+}
+
+// accepted returns the candidates that are not rejected.
+func accepted(all []choose.Candidate) (list []backend.Choice) {
 	for _, c := range all {
 		if c.Rejected == nil {
 			list = append(list, backend.Choice{Kernel: c.Kernel.Name, Tile: c.Config.Tile.String()})
 		}
 	}
-	l.options.Note(fmt.Sprintf("%v: measuring %d of %d candidates\n%s", f, len(list), len(all), choose.Reasoning(all)))
-	list, err = l.compile(ctx, p, list)
-	return list, len(all), err
+	return list
 }
 
 // compile compiles candidates concurrently, and returns those that compile.
@@ -128,16 +133,19 @@ func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []backend.Ch
 	if err != nil {
 		return nil, err
 	}
+	return l.time(ctx, p, choices, e.options(l.options.Seed), &gpuSubject{l, standard, standardName})
+}
+
+// time times choices, alternating with peers.
+func (l *gpuLab) time(ctx context.Context, p *gemm.Problem, choices []backend.Choice, o bench.Options,
+	peers ...bench.DeviceSubject) ([]bench.Record, error) {
 	var subjects []bench.DeviceSubject
 	for _, c := range choices {
 		subjects = append(subjects, &gpuSubject{l, c, c.String()})
 	}
-	o := e.options(l.options.Seed)
 	o.Cold, o.Environment = l.environment.GPUCache > 0, &l.environment
 	c := bench.Case{Problem: *p, Device: l.options.Device.String()}
-	records, err := bench.MeasureOn(ctx, l.backend.Device, c, subjects,
-		[]bench.DeviceSubject{&gpuSubject{l, standard, standardName}}, o)
-	return records, err
+	return bench.MeasureOn(ctx, l.backend.Device, c, subjects, peers, o)
 }
 
 // gpuSubject is a choice to measure.

@@ -30,6 +30,8 @@ type simulatedGPU struct {
 	cost func(kernel string, block device.Dim3) time.Duration // time of a launch
 	skip string                                               // kernel that never runs, so that its results are wrong
 	fail func(call, text string) error
+	mhz  float64 // the clock rate
+	idle bool    // kernels never run, because nothing checks results
 
 	// The first call of Load waits for the second one if it is not nil.
 	second chan struct{}
@@ -50,7 +52,7 @@ func newSimulatedGPU(t *testing.T) *simulatedGPU {
 	d := &simulatedGPU{
 		Device: e, info: *e.Info(),
 		cost: func(string, device.Dim3) time.Duration { return time.Millisecond },
-		fail: func(string, string) error { return nil },
+		fail: func(string, string) error { return nil }, mhz: 1000,
 	}
 	d.info.Name, d.info.Emulated = "simulated GPU", false
 	restore := gpu.Substitute(func(backend.DeviceName) (device.Device, error) { return d, nil })
@@ -63,6 +65,11 @@ func newSimulatedGPU(t *testing.T) *simulatedGPU {
 }
 
 func (d *simulatedGPU) Info() *device.Info { return &d.info }
+
+// Sensors implements [device.SensorReader].
+func (d *simulatedGPU) Sensors() (device.Sensors, error) {
+	return device.Sensors{SMClock: d.mhz}, d.fail("Sensors", "")
+}
 
 // holdFunction is the kernel with which package bench delays the device. It takes no simulated
 // time.
@@ -109,7 +116,7 @@ func (d *simulatedGPU) Launch(ctx context.Context, f device.Function, l device.L
 		return err
 	}
 	d.now += d.cost(f.Name(), l.Block)
-	if d.computes == 0 || d.skip == f.Name() {
+	if d.idle || d.computes == 0 || d.skip == f.Name() {
 		return nil
 	}
 	return d.Device.Launch(ctx, f, l)
