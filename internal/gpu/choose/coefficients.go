@@ -48,9 +48,6 @@ type naiveCosts struct {
 	Launch    float64 // cycles of an empty launch, with PDL
 	Group     float64 // cycles that a thread waits for the loads of an unrolled group of iterations
 	Latency   float64 // cycles that a thread waits for the loads of one iteration
-	Line      float64 // cycles of a warp for a line of the L1 cache that a load touches
-	Convert   float64 // cycles of a warp for each k, for elements of less than 4 bytes
-	Wide      float64 // the same, for elements of 8 bytes
 	StoreRate float64 // bytes of C
 }
 
@@ -62,7 +59,6 @@ type tiledCosts struct {
 	Latency float64 // cycles that a warp waits for each k
 	Load    float64 // cycles of the pipeline of shared memory for a warp and each k: two loads
 	Wide    float64 // factor of load for elements of 8 bytes
-	Convert float64 // cycles of a warp for a step, for elements of less than 4 bytes
 }
 
 // blockedCosts are those of the kernel blocked.
@@ -70,7 +66,6 @@ type blockedCosts struct {
 	Launch      float64 // cycles of an empty launch, with PDL
 	MultiplyAdd float64 // cycles to issue a multiply-add of a warp, per 4 bytes of an accumulator
 	CopyIssue   float64 // cycles to issue a copy of a warp, where a scheduler has only two warps
-	KWait       float64 // cycles that a warp waits for fragments of each k
 	StepWait    float64 // cycles that a warp waits at the barrier of a step
 	CopyWait    float64 // cycles until an asynchronous copy has arrived
 	LoadWait    float64 // cycles of a step that a warp waits for elements that pass through registers
@@ -128,12 +123,9 @@ type mmaCosts struct {
 	Single      float64 // cycles in which an SM executes a warp's copies of single elements
 	SingleWait  float64 // cycles that a stage waits for single elements, which nothing hides
 	L2Rate      float64 // bytes that the L2 cache delivers
-	SpillStart  float64 // cycles for each spilled register to fill a stage before the first step
-	SpillStep   float64 // the same in a step
 
 	// The whole product.
 	Memory       float64 // factor of memory's rate: some of an operand is left in the L2 cache
-	Narrow       float64 // additional part of operands that narrow copies read along K
 	StoreRate    float64 // sectors of C that the L2 cache receives
 	ShortRow     float64 // bytes of a tile's row of C for which it receives sectors at half of that rate
 	StoreExposed float64 // part of the shorter of storing and all else that other blocks do not hide
@@ -188,7 +180,6 @@ type wgmmaCosts struct {
 
 	// Loads.
 	Alone   float64 // relative increase of the L2 cache's rate for an SM that loads alone
-	HotRate float64 // rows of boxes per cycle where all SMs load the same ones
 	Skewed  float64 // factor of a load where rows begin within lines of the L2 cache
 	Sectors float64 // factor of a load where rows begin within lines, at whole sectors
 	Outside float64 // cycles of TMA for a row of a box outside of the matrix

@@ -99,7 +99,7 @@ func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
 	fragments := float64(s.RowsPerThread+s.ColsPerThread) / float64(kernel.VectorOf(j.Accum()))
 	multiply := n.MultiplyAdd*float64(sumBytes)/4 + fragments
 	w.shared = depth*fragments*n.Fragment + (a.lines+b.lines)*n.Line
-	w.issue, w.wait = depth*multiply, depth*max(multiply, n.KWait)+n.StepWait
+	w.issue, w.wait = depth*multiply, depth*multiply+n.StepWait
 	if kernel.HasFewWarps(c) {
 		exposed := n.CopyIssue * (a.copies + b.copies)
 		w.issue += exposed / float64(kernel.ResidentBlocks(*c)) // other blocks multiply meanwhile

@@ -44,11 +44,8 @@ type mmaBlock struct {
 	// that pass through registers.
 	async, single float64
 	byteRuns      float64 // copies of less than 16 bytes of an 8-bit operand that is stored across K
-	// alongK reports whether all copies are of single elements along K.
-	alongK   bool
-	sectors  float64 // sectors that the copies of a stage read
-	spilled  float64 // registers per thread that the block needs and does not have
-	resident int     // blocks that an SM holds
+	sectors       float64 // sectors that the copies of a stage read
+	resident      int     // blocks that an SM holds
 }
 
 // predictMMA: blocks issue copies and multiply, or wait for either. Memory delivers each matrix
@@ -68,7 +65,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 		exposed = n.RowExposed
 	}
 	busy = max(busy, stored) + exposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
-	memory := j.deliver(j.operandBytes()+n.Narrow*b.narrow(), n.Memory)
+	memory := j.deliver(j.operandBytes(), n.Memory)
 	// The shorter of the two is hidden unless they take about as long.
 	if x.multiply, x.load = math.Hypot(busy, memory), memory; memory > busy {
 		x.multiply, x.load = x.load, x.multiply
@@ -79,7 +76,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 
 func newMMABlock(j *job, c *kernel.Config) mmaBlock {
 	s := c.Tile
-	b := mmaBlock{job: j, n: &j.costs.MMA, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
+	b := mmaBlock{job: j, n: &j.costs.MMA, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes)}
 	b.queue = max(b.warps/schedulers, 1)
 	b.addCopies(j.A(), s.M, c.VecA, !c.TransA, j.M)
 	b.addCopies(j.B(), s.N, c.VecB, c.TransB, j.N)
@@ -107,7 +104,6 @@ func (b *mmaBlock) addCopies(l *gemm.Layout, side, vec int, kMajor bool, size in
 	} else {
 		b.single += copies
 	}
-	b.alongK = b.alongK && kMajor && !async
 	inside := float64(min(side, size)) / float64(side)
 	b.sectors += inside * float64(rows) * sectorsOf(l.Type.Bytes(cols), l.Type.Bytes(l.LD))
 }
@@ -125,7 +121,6 @@ func (b *mmaBlock) setResident() {
 	const others, perSum, perElement = 60, 1.3, 2
 	sums := float64(b.s.RowsPerThread * b.s.ColsPerThread * b.Accum().Bits() / 32)
 	registers := others + perSum*sums + perElement*b.single
-	b.spilled = max(0, registers-maxRegisters)
 	granted := ints.RoundUp(int(min(registers, maxRegisters)), 8)
 	shared := b.device.MaxShared + blockReserved
 	b.resident = max(1, min(smRegisters/(granted*kernel.MMAThreads(b.s)),
@@ -155,8 +150,8 @@ func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 		wait = n.SingleWait
 	}
 	queue := max(b.queue, side*b.warps/schedulers)
-	start := queue*fill + wait + n.SpillStart*b.spilled*b.serial()
-	latency := n.Step + b.queue*(fill+b.multiplyIssue()) + wait + n.SpillStep*b.spilled + n.ByteRun*b.byteRuns/b.queue
+	start := queue*fill + wait
+	latency := n.Step + b.queue*(fill+b.multiplyIssue()) + wait + n.ByteRun*b.byteRuns/b.queue
 	copies := max(b.warps*(n.Copy*b.async+n.Single*b.single), b.sectors*kernel.SectorBytes/n.L2Rate)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.Rates.of(b.In())
 	store := b.storeTime(queue)
@@ -164,15 +159,6 @@ func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 	step := max(latency, side*work+n.StepExposed*latency/(side*b.queue))
 	filled := float64(b.s.Stages - 1)
 	return filled*start + steps*step + store, filled*queue*fill + steps*side*work + store
-}
-
-// serial returns the part of the spilled registers whose loads wait for each other. It is a quarter
-// unless both operands are copied along K.
-func (b *mmaBlock) serial() float64 {
-	if b.alongK {
-		return 1
-	}
-	return 0.25
 }
 
 // multiplyIssue returns the instructions of a warp to multiply a stage: mma.sync, the loads of its
@@ -256,19 +242,4 @@ func (b *mmaBlock) stored() float64 {
 	}
 	sectors := sectorsOf(run*elem, ld*elem) * (1 + b.n.ShortRow/float64(b.s.N*elem))
 	return volume(b.Products(), b.M, b.Columns()) / float64(run) * sectors
-}
-
-// narrow returns the bytes of the operands that copies of less than 16 bytes read along K. Memory
-// delivers them from more pages at a time.
-func (b *mmaBlock) narrow() (bytes float64) {
-	for _, x := range []struct {
-		l      *gemm.Layout
-		vec    int
-		kMajor bool
-	}{{b.A(), b.c.VecA, !b.c.TransA}, {b.B(), b.c.VecB, b.c.TransB}} {
-		if x.kMajor && x.l.Type.Bytes(x.vec) < kernel.MaxVectorBytes {
-			bytes += volume(b.Products(), x.l.Bytes())
-		}
-	}
-	return bytes
 }

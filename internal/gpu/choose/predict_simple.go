@@ -6,30 +6,16 @@ import (
 	"tilework/internal/ints"
 )
 
-// predictNaive: each thread waits for the elements that it loads. If an SM has many warps, the
-// lines of the L1 cache that their loads touch take longer.
+// predictNaive: each thread waits for the elements that it loads.
 func predictNaive(j *job, c *kernel.Config) prediction {
 	n := &j.costs.Naive
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile)}
 	x.launch = n.Launch
-	k := float64(j.K)
 	wait := float64(j.K/kernel.NaiveUnroll)*n.Group + float64(j.K%kernel.NaiveUnroll)*n.Latency
-	lines := 3.0 // of two rows of A and one of B
-	if c.TransA {
-		lines--
+	if j.Accum().Bytes(1) > 4 {
+		wait = float64(j.K) * n.Latency // the loads of double precision are not in flight together
 	}
-	if c.TransB {
-		lines += float64(c.Tile.N) - 1
-	}
-	issue := n.Line * lines
-	switch {
-	case j.Accum().Bytes(1) > 4:
-		issue += n.Wide
-		wait = k * n.Latency // the loads of double precision are not in flight together
-	case j.In().Bits() < 32:
-		issue += n.Convert
-	}
-	w := blockWork{shared: k * issue * warpsOf(c.Tile), wait: wait}
+	w := blockWork{wait: wait}
 	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(j.resultBytes(), n.StoreRate)
 	return x
 }
@@ -42,11 +28,8 @@ func predictTiled(j *job, c *kernel.Config) prediction {
 	x.launch = n.Launch
 	steps, depth := float64(kernel.Tiles(j.K, s.K)), float64(s.K)
 	step := depth * n.Load
-	switch {
-	case j.Accum().Bytes(1) > 4:
+	if j.Accum().Bytes(1) > 4 {
 		step *= n.Wide
-	case j.In().Bits() < 32:
-		step += n.Convert
 	}
 	w := blockWork{shared: n.Block + warpsOf(s)*steps*step, wait: steps * (n.Phase + n.Latency*depth)}
 	x.multiply = x.oneThreadPerElement(j, &w, s)

@@ -177,7 +177,7 @@ func (t *wgmmaTile) loop(active float64) float64 {
 // in the given cycles. It takes longer than the longest of its parts, whose times vary.
 func (t *wgmmaTile) step(active, load float64) float64 {
 	n, s := t.n, t.s
-	step := tightOverlap(t.compute, load, t.hot(active), t.terms*n.Latency/float64(s.Stages))
+	step := tightOverlap(t.compute, load, t.terms*n.Latency/float64(s.Stages))
 	if s.SwapAB && t.Precision == gemm.TF32 { // threads load fragments
 		step = max(step, n.Fragments+n.Further*float64(s.M/sm90.WarpgroupRows-1))
 	}

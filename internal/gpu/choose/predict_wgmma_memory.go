@@ -50,18 +50,6 @@ func (t *wgmmaTile) load(active float64) float64 {
 	return t.terms * (frag.SwizzleBytes*t.lines/rate + t.beyond)
 }
 
-// hot returns the cycles in which the L2 cache delivers the lines of a step that all SMs load.
-func (t *wgmmaTile) hot(active float64) float64 {
-	rows := 0.0
-	for i := range t.operands {
-		o := &t.operands[i]
-		if o.side <= o.tile {
-			rows += float64(min(o.boxes, max(o.side, sm90.WarpgroupRows)))
-		}
-	}
-	return t.terms * active * rows / t.n.HotRate
-}
-
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
 // span two of its lines.
 func (n *wgmmaCosts) skew(l *gemm.Layout) float64 {
