@@ -14,7 +14,10 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit"
 )
+
+func init() { testkit.CollectRarely() }
 
 // operandKind describes a kind of operand that the tests make from matrices in host memory.
 type operandKind struct {

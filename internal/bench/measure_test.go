@@ -13,7 +13,10 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/sentinel"
+	"tilework/internal/testkit"
 )
+
+func init() { testkit.CollectRarely() }
 
 // TestMeasure checks that a slowdown of a whole round does not change the ratios.
 func TestMeasure(t *testing.T) {

@@ -12,7 +12,10 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/sentinel"
+	"tilework/internal/testkit"
 )
+
+func init() { testkit.CollectRarely() }
 
 // product returns a product and its buffers. All elements of A and B are 1.
 func product(t *testing.T, in, out dtype.Type, m, n, k int, e gemm.Epilogue) (gemm.Problem, gemm.Buffers) {

@@ -23,6 +23,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
+func init() { testkit.CollectRarely() }
+
 // problem returns the product of dense matrices without epilogue.
 func problem(t *testing.T, in dtype.Type, m, n, k int, transA, transB bool) *gemm.Problem {
 	t.Helper()

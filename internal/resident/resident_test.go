@@ -24,6 +24,8 @@ import (
 	"tilework/internal/testkit"
 )
 
+func init() { testkit.CollectRarely() }
+
 // open opens an emulated device, and checks in the end that nothing is left on it.
 func open(t testing.TB) (*GPUs, *faulty.Device) {
 	t.Helper()

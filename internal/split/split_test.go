@@ -14,6 +14,8 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
+func init() { testkit.CollectRarely() }
+
 // TestNew checks that the parts of a matrix cover it once, in multiples of the unit.
 func TestNew(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

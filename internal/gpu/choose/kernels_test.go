@@ -20,6 +20,8 @@ import (
 	"tilework/internal/testkit"
 )
 
+func init() { testkit.CollectRarely() }
+
 // TestSplitChosen checks that K is split where C has few tiles, and that the plan says so.
 func TestSplitChosen(t *testing.T) {
 	d, err := emu.Open(emu.Options{})

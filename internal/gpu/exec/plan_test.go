@@ -18,6 +18,8 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
+func init() { testkit.CollectRarely() }
+
 // products returns products that differ in size, layouts, types, factors, epilogue, precision,
 // batch and alignment.
 func products(t testing.TB) (all []choiceKey) {

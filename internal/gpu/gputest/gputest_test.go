@@ -8,7 +8,10 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit"
 )
+
+func init() { testkit.CollectRarely() }
 
 // TestAll checks that All has every kernel with each of its tiles, with split-K where it is
 // possible, that each way supports some type, and that its name is parsed as the same way.

@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/testkit"
 	"tilework/ptx/emu"
 )
+
+func init() { testkit.CollectRarely() }
 
 // tiledParts holds the parts of tiledText that tests replace to plant faults. tiledText is the
 // tiled matrix product with 16×16 tiles. Its .loc lines refer to this source:
