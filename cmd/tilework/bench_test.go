@@ -21,7 +21,8 @@ func TestBenchFormats(t *testing.T) {
 	for _, format := range bench.Formats() {
 		file := format.Name + ".jsonl"
 		stdout, stderr, code := run(t.Context(), "bench", "--sizes", "8", "--shape", "2x3x4", "--kernels", "loop,portable",
-			"--dtypes", "float32,int8", "--threads", "1", "--min-time", "1ms", "--format", format.Name, "-o", file)
+			"--dtypes", "float32,int8", "--threads", "1", "--min-time", "1ms", "--warmup", "1ms", "--format", format.Name,
+			"-o", file)
 		if code != 0 || !strings.Contains(stdout, "portable") {
 			t.Errorf("%s: exit code %d, %q, %q", format.Name, code, stdout, stderr)
 		}
@@ -303,8 +304,8 @@ func TestBenchPacked(t *testing.T) {
 	t.Chdir(t.TempDir())
 	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shape", "3x192x96",
 		"--kernels", "portable",
-		"--dtypes", "float32,bfloat16,int8", "--cold", "--threads", "1", "--min-time", "1ms", "--max-time", "20ms", "-o",
-		"r.jsonl")
+		"--dtypes", "float32,bfloat16,int8", "--cold", "--threads", "1", "--min-time", "1ms", "--max-time", "20ms",
+		"--warmup", "1ms", "-o", "r.jsonl")
 	if code != 0 || !strings.Contains(stdout, "GB/s") || !strings.Contains(stdout, "× reading") {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}

@@ -19,7 +19,7 @@ func TestTablesFit(t *testing.T) {
 		"bench --device emu --kernels naive,tiled:16,wgmma --dtypes float32,bfloat16 --sizes 4,8",
 		// Smaller matrices would need millions of copies to exceed the caches.
 		"bench --kernels loop,portable --peers reading --packed --cold --sizes 128,200 --threads 1 --min-time 1ms " +
-			"--max-time 20ms",
+			"--max-time 20ms --warmup 1ms",
 		"tune --sizes 8 --time 10ms", "tune --show", "scaling --dtypes bfloat16 --hosts 128 --sizes 65536",
 	} {
 		for _, columns := range []string{"80", "100"} {
