@@ -126,7 +126,7 @@ func (pl *Plan) blocked(o order, b blocking) *schedule {
 	rows, cols := o.cut(pl.rows, b.rows, true), o.cut(pl.cols, b.cols, false)
 	sideA, sideB := newSide(rows, b.held[gemm.A], len(cols)), newSide(cols, b.held[gemm.B], len(rows))
 	packs := pl.packsOnArrival()
-	var steps []step
+	steps := make([]step, 0, pl.steps(o, b.rows, b.cols))
 	blocks := 0
 	walk(sideA, sideB, func(i, j int, loadsA, loadsB bool) {
 		along := rows[i]
