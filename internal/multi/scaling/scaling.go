@@ -204,8 +204,9 @@ func (e *Estimate) simulate(part Workload, c *Cluster) {
 // pieces lists the pieces of an operand that n GPUs, onHost of them on one host, share equally: the
 // GPU's own pieces, those of its host, and those of other hosts. Each GPU of a host receives a part
 // of a piece of another host, and then they exchange the parts.
-func pieces(ofA bool, bytes float64, n, onHost, each int) (all []piece) {
+func pieces(ofA bool, bytes float64, n, onHost, each int) []piece {
 	share := bytes / float64(n*each)
+	all := make([]piece, 0, n*each)
 	for i := range n * each {
 		p := piece{ofA: ofA}
 		switch {
