@@ -22,33 +22,28 @@ import (
 func TestThinProducts(t *testing.T) {
 	rng := testrand.New(t)
 	seen := map[algorithm]int{}
-	for _, k := range Kernels() {
-		if k.naive || !k.Available() {
-			continue
-		}
-		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
-			if !k.Multiplies(typ) {
-				continue
-			}
-			for i, s := range [][3]int{
-				{6, 1030, 90}, {1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64},
-				{21, 200, 47}, {32, 300, 35}, {9, 1500, 300},
-				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41},
-				{16, 16, 1000}, {13, 5, 333}, {4, 3, 70}, {37, 41, 300},
-				{1, 1, 257}, {2, 2, 400}, {1, 5, 300}, {3, 1, 530}, {4, 4, 260}, {16, 2, 300}, {2, 16, 300},
-				{33, 5, 257}, {9, 30, 271},
-				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
-			} {
-				for n, out := range typ.Info().Results {
-					if !testkit.Full() && n != i%len(typ.Info().Results) {
+	for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
+		for i, s := range [][3]int{
+			{6, 1030, 90}, {1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64},
+			{21, 200, 47}, {32, 300, 35}, {9, 1500, 300},
+			{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41},
+			{16, 16, 1000}, {13, 5, 333}, {4, 3, 70}, {37, 41, 300},
+			{1, 1, 257}, {2, 2, 400}, {1, 5, 300}, {3, 1, 530}, {4, 4, 260}, {16, 2, 300}, {2, 16, 300},
+			{33, 5, 257}, {9, 30, 271},
+			{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
+		} {
+			for n, out := range typ.Info().Results {
+				if !testkit.Full() && n != i%len(typ.Info().Results) {
+					continue
+				}
+				for trans := range 4 {
+					if (!testkit.Full() || typ.Bits() == 16 || n > 0) && trans != i%4 {
 						continue
 					}
-					for trans := range 4 {
-						if (!testkit.Full() || typ.Bits() == 16 || n > 0) && trans != i%4 {
-							continue
-						}
-						p, b := thinProblem(t, rng, typ, out, s, trans)
-						checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3), seen)
+					p, b := thinProblem(t, rng, typ, out, s, trans)
+					want := naiveC(t, &p, b)
+					for _, k := range kernelsFor(typ) {
+						checkMethods(t, k, &p, b, want, 1+rng.IntN(3), seen)
 					}
 				}
 			}
@@ -97,20 +92,36 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 		gemm.Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
-// checkAgainstNaive compares every method for a product with the naive loop. It counts their
-// algorithms in seen, unless that is nil, and returns the method that the plan selects.
-func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int,
-	seen map[algorithm]int) method {
+// kernelsFor returns the kernels of this CPU that multiply elements of type typ, without the naive
+// loop.
+func kernelsFor(typ dtype.Type) []*Kernel {
+	return slices.DeleteFunc(slices.Clone(Kernels()), func(k *Kernel) bool {
+		return k.naive || !k.Available() || !k.Multiplies(typ)
+	})
+}
+
+// naiveC returns C as the naive loop computes it, without changing b. It takes longer than the
+// kernels, so tests compute it once for all of them.
+func naiveC(t *testing.T, p *gemm.Problem, b gemm.Buffers) []byte {
 	t.Helper()
-	old, want := slices.Clone(b[gemm.C]), b
-	want[gemm.C] = slices.Clone(b[gemm.C])
+	b[gemm.C] = slices.Clone(b[gemm.C])
 	naive, err := kernels[0].plan(p, backend.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := naive.Run(t.Context(), &want); err != nil {
+	if err := naive.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
+	return b[gemm.C]
+}
+
+// checkMethods checks that every method of k for a product computes want as C. It counts their
+// algorithms in seen, unless that is nil. In the end C is as before.
+func checkMethods(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, want []byte, threads int,
+	seen map[algorithm]int) {
+	t.Helper()
+	old := slices.Clone(b[gemm.C])
+	defer copy(b[gemm.C], old)
 	reported := make([]atomic.Int32, p.M*p.N)
 	pl, err := k.plan(p, backend.Options{})
 	if err != nil {
@@ -136,7 +147,7 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(b[gemm.C], want[gemm.C]) {
+		if !slices.Equal(b[gemm.C], want) {
 			t.Errorf("%s: %v, leading dims %d, %d, %d, α = %v, β = %v, %+v, %d threads, %v: C differs from the naive loop's",
 				k.Name, p, p.A().LD, p.B().LD, p.C().LD, real(p.Alpha), real(p.Beta), p.Epilogue, threads, pl.method)
 		}
@@ -147,7 +158,6 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 			}
 		}
 	}
-	return chosen
 }
 
 // TestNonTemporal compares products that may write C with non-temporal stores with the naive loop,
@@ -236,22 +246,22 @@ func TestNonTemporal(t *testing.T) {
 // partial.
 func TestSkinnyProducts(t *testing.T) {
 	rng := testrand.New(t)
-	for _, k := range Kernels() {
-		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
-			continue
-		}
-		for _, s := range [][4]int{
-			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0},
-			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1},
-			{5 + rng.IntN(12), 2293, 1301, 0},
-			{17 + rng.IntN(15), 2293, 1301, 1},
-			{1293, 9 + rng.IntN(streamMaxN-8), 1301, 0},
-			{1293, 9 + rng.IntN(streamMaxN-8), 1301, 2},
-			{1293, 5 + rng.IntN(27), 1301, 1 + 2*rng.IntN(2)},
-			{stripMinRows + rng.IntN(99), 1 + rng.IntN(stripMaxCols), stripDepth + 1 + rng.IntN(99), 1 + 2*rng.IntN(2)},
-		} {
-			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s[0], s[1], s[2]}, s[3])
-			checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3), nil)
+	for _, s := range [][4]int{
+		{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 0},
+		{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1},
+		{5 + rng.IntN(12), 2293, 1301, 0},
+		{17 + rng.IntN(15), 2293, 1301, 1},
+		{1293, 9 + rng.IntN(streamMaxN-8), 1301, 0},
+		{1293, 9 + rng.IntN(streamMaxN-8), 1301, 2},
+		{1293, 5 + rng.IntN(27), 1301, 1 + 2*rng.IntN(2)},
+		{stripMinRows + rng.IntN(99), 1 + rng.IntN(stripMaxCols), stripDepth + 1 + rng.IntN(99), 1 + 2*rng.IntN(2)},
+	} {
+		p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s[0], s[1], s[2]}, s[3])
+		want := naiveC(t, &p, b)
+		for _, k := range kernelsFor(dtype.F64) {
+			if k.ISA != "" {
+				checkMethods(t, k, &p, b, want, 1+rng.IntN(3), nil)
+			}
 		}
 	}
 }
@@ -273,7 +283,7 @@ func TestEdgeColumns(t *testing.T) {
 			last := 1 + rng.IntN(k.f64.maxDotCols())
 			s := [3]int{asm.DotRows + rng.IntN(40), rng.IntN(5)*k.f64.NR + last, edgeMinK + rng.IntN(60)}
 			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, s, rng.IntN(4))
-			checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3), nil)
+			checkMethods(t, k, &p, b, naiveC(t, &p, b), 1+rng.IntN(3), nil)
 			if n := k.f64.edgeColumns(&p); n != last {
 				t.Errorf("%s: %v: %d edge columns, want %d", k.Name, &p, n, last)
 			}
@@ -303,7 +313,7 @@ func TestOwnPanels(t *testing.T) {
 			{300, 64, 40, 3, algoDirect, false},
 		} {
 			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s.m, s.n, s.k}, 2)
-			checkAgainstNaive(t, k, &p, b, s.threads, nil)
+			checkMethods(t, k, &p, b, naiveC(t, &p, b), s.threads, nil)
 			pl, err := k.plan(&p, backend.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -15,27 +15,22 @@ import (
 // every kernel, element type and layout, with and without β and an epilogue.
 func TestSplitK(t *testing.T) {
 	rng := testrand.New(t)
-	for _, k := range Kernels() {
-		if k.naive || !k.Available() {
-			continue
-		}
-		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8} {
-			if !k.Multiplies(typ) {
-				continue
-			}
-			for i, side := range [][2]int{{1, 1}, {1, 7}, {9, 1}, {3, 5}, {17, 6}} {
-				for n, out := range typ.Info().Results {
-					if !testkit.Full() && n != i%len(typ.Info().Results) {
+	for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8} {
+		for i, side := range [][2]int{{1, 1}, {1, 7}, {9, 1}, {3, 5}, {17, 6}} {
+			for n, out := range typ.Info().Results {
+				if !testkit.Full() && n != i%len(typ.Info().Results) {
+					continue
+				}
+				for trans := range 4 {
+					if (!testkit.Full() || typ != dtype.F32 || n > 0) && trans != i%4 {
 						continue
 					}
-					for trans := range 4 {
-						if (!testkit.Full() || typ != dtype.F32 || n > 0) && trans != i%4 {
-							continue
-						}
-						p, b := thinProblem(t, rng, typ, out,
-							[3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
+					p, b := thinProblem(t, rng, typ, out,
+						[3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
+					want := naiveC(t, &p, b)
+					for _, k := range kernelsFor(typ) {
 						seen := map[algorithm]int{}
-						if checkAgainstNaive(t, k, &p, b, 1+rng.IntN(8), seen); seen[algoSplitK] != 1 {
+						if checkMethods(t, k, &p, b, want, 1+rng.IntN(8), seen); seen[algoSplitK] != 1 {
 							t.Errorf("%s: %v: %v, want split-K once", k.Name, &p, seen)
 						}
 					}
