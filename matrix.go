@@ -93,10 +93,15 @@ func (m Matrix[T]) At(i, j int) T { return m.data[m.index(i, j)] }
 func (m Matrix[T]) Set(i, j int, v T) { m.data[m.index(i, j)] = v }
 
 func (m *Matrix[T]) index(i, j int) int {
-	if uint(i) >= uint(m.Rows()) || uint(j) >= uint(m.Cols()) {
+	l := &m.layout // its methods copy it
+	row, col := i, j
+	if l.Trans {
+		row, col = j, i
+	}
+	if uint(row) >= uint(l.Rows) || uint(col) >= uint(l.Cols) {
 		panic(fmt.Sprintf("tilework: element (%d, %d) of a %d×%d matrix", i, j, m.Rows(), m.Cols()))
 	}
-	return m.layout.Index(i, j)
+	return row*l.LD + col
 }
 
 // T returns the transpose, a view of the same memory.
