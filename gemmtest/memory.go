@@ -55,9 +55,10 @@ func (m *matrix) set(i, j int, v float64) {
 
 // fill sets every element of op(matrix) in row-major order.
 func (m *matrix) fill(value func(i, j int) float64) {
-	for i := range m.layout.OpRows() {
-		for j := range m.layout.OpCols() {
-			m.set(i, j, value(i, j))
+	b, rows, cols := m.bytes(), m.layout.OpRows(), m.layout.OpCols()
+	for i := range rows {
+		for j := range cols {
+			m.layout.Type.Set(b, m.layout.Index(i, j), value(i, j))
 		}
 	}
 }
@@ -74,6 +75,7 @@ func (m *matrix) checkUntouched(result bool) error {
 	if bytes.Equal(m.all, m.before) {
 		return nil
 	}
+	size := m.layout.Bytes()
 	for at, b := range m.all {
 		if b == m.before[at] {
 			continue
@@ -84,8 +86,8 @@ func (m *matrix) checkUntouched(result bool) error {
 		switch {
 		case pos < 0:
 			return fmt.Errorf("%s: byte %d before the start of the matrix was written", m.name, -pos)
-		case pos >= m.layout.Bytes():
-			return fmt.Errorf("%s: byte %d past the end of the matrix was written", m.name, pos-m.layout.Bytes()+1)
+		case pos >= size:
+			return fmt.Errorf("%s: byte %d past the end of the matrix was written", m.name, pos-size+1)
 		case col >= m.layout.Cols:
 			return fmt.Errorf("%s: padding of row %d was written at column %d; the matrix has %d columns", m.name, row,
 				col, m.layout.Cols)
