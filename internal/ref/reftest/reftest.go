@@ -93,13 +93,17 @@ type number interface{ float32 | float64 | int32 }
 
 func productIn[T, S number](p *gemm.Problem, buf gemm.Buffers, block int) []byte {
 	c := append([]byte(nil), buf[gemm.C]...)
+	var a, b []T
+	if p.ReadsAB() {
+		a, b = elements[T](*p.A(), buf[gemm.A]), elements[T](p.B().T(), buf[gemm.B])
+	}
 	for i := range p.M {
 		for j := range p.N {
 			var total T
 			for first := 0; p.ReadsAB() && first < p.K; first += block {
 				var part T
 				for k := first; k < min(first+block, p.K); k++ {
-					part += T(T(p.In().At(buf[gemm.A], p.A().Index(i, k))) * T(p.B().Type.At(buf[gemm.B], p.B().Index(k, j))))
+					part += T(a[i*p.K+k] * b[j*p.K+k]) // without FMA
 				}
 				total += part
 			}
@@ -118,4 +122,15 @@ func productIn[T, S number](p *gemm.Problem, buf gemm.Buffers, block int) []byte
 		}
 	}
 	return c
+}
+
+// elements returns the elements of a matrix in row-major order.
+func elements[T number](l gemm.Layout, b []byte) []T {
+	var all []T
+	for i := range l.OpRows() {
+		for j := range l.OpCols() {
+			all = append(all, T(l.Type.At(b, l.Index(i, j))))
+		}
+	}
+	return all
 }
