@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +27,31 @@ func TestTicks(t *testing.T) {
 		near := func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 		if !slices.EqualFunc(got, c.want, near) {
 			t.Errorf("%+v of %v: got ticks %v, want %v", c.axis, c.values, got, c.want)
+		}
+	}
+}
+
+// TestAddApart checks that a label is left out if it would overlap the next one, as the labels of
+// an axis that is too short for two of them would.
+func TestAddApart(t *testing.T) {
+	for _, test := range []struct {
+		at   []float64
+		want string
+	}{{[]float64{0, 100, 200}, "0.000 0.001 0.002"}, {[]float64{0, 20, 100}, "0.001 0.002"}, {[]float64{0, 1, 2}, "0.002"},
+		{nil, ""}} {
+		c := &canvas{}
+		c.on()
+		var labels []label
+		for i, x := range test.at {
+			labels = append(labels, label{at: point{x, 0}, text: fmt.Sprintf("0.00%d", i), align: alignMiddle})
+		}
+		c.addApart(labels)
+		var got []string
+		for _, e := range c.layers[0].elements {
+			got = append(got, e.(label).text)
+		}
+		if text := strings.Join(got, " "); text != test.want {
+			t.Errorf("labels at %v: %q, want %q", test.at, text, test.want)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"html"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,6 +111,21 @@ func (c *canvas) add(elements ...element) {
 	}
 	l := &c.layers[len(c.layers)-1]
 	l.elements = append(l.elements, elements...)
+}
+
+// addApart adds labels that are side by side, from left to right. It leaves out those that would
+// overlap the next one.
+func (c *canvas) addApart(labels []label) {
+	var apart []label
+	next := math.Inf(1)
+	for _, l := range slices.Backward(labels) {
+		if a := l.area(); a.x+a.w <= next {
+			apart, next = append(apart, l), a.x
+		}
+	}
+	for _, l := range slices.Backward(apart) {
+		c.add(l)
+	}
 }
 
 // addOpaque adds a label that no line below it crosses.

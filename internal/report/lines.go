@@ -46,6 +46,7 @@ func (l *Lines) keys() []Key { return l.Legend }
 const (
 	tickGap   = 8.0  // between an axis and its labels
 	labelGap  = 10.0 // between the end of a line and its name
+	aboveData = 10.0 // between the texts at the top and the data
 	bandShade = 0.16 // opacity of noise
 	thin      = 1.0
 )
@@ -62,7 +63,7 @@ func (l *Lines) draw(width float64) *canvas {
 		xs = append(xs, m.X)
 	}
 	x, y := l.X.fit(xs), l.Y.fit(ys)
-	top := lineHeight*float64(1+len(l.Marks)) + 10
+	top := lineHeight*float64(1+len(l.Marks)) + aboveData
 	height := min(max(width*0.46, 240), 340)
 	y.from, y.to = top+height, top
 	c.height = y.from + 2*lineHeight + tickGap
@@ -96,10 +97,14 @@ func (l *Lines) drawAxes(c *canvas, x, y scale, rows []float64) {
 		c.hline(x.from, x.to, y.at(v), rule, thin)
 		c.add(label{at: point{x.from - tickGap, y.at(v)}, text: l.Y.Text(v), color: faint, align: alignEnd})
 	}
-	for _, v := range x.ticks(x.maxTicks()) {
+	ticks := x.ticks(x.maxTicks())
+	labels := make([]label, len(ticks))
+	for i, v := range ticks {
 		c.vline(x.at(v), y.from, y.from+4, rule, thin)
-		c.add(label{at: point{x.at(v), y.from + tickGap + lineHeight/2}, text: l.X.Text(v), color: faint, align: alignMiddle})
+		labels[i] = label{at: point{x.at(v), y.from + tickGap + lineHeight/2}, text: l.X.Text(v), color: faint,
+			align: alignMiddle}
 	}
+	c.addApart(labels)
 	c.hline(x.from, x.to, y.from, rule, thin)
 	c.add(label{at: point{(x.from + x.to) / 2, c.height - lineHeight/2}, text: l.X.Label, color: faint,
 		align: alignMiddle}.within(c.width))
@@ -249,10 +254,10 @@ func (l *Lines) drawNames(c *canvas, x, y scale, names []*Series) {
 	}
 }
 
-// free reports whether a name fits at a: inside the drawing and without covering another name, a
-// point or a line.
+// free reports whether a name fits at a: inside the drawing, below the texts at the top, and
+// without covering another name, a point or a line.
 func (l *Lines) free(a box, taken []box, x, y scale) bool {
-	if a.x < x.from || a.x+a.w > x.to || a.y < y.to-lineHeight || a.y+a.h > y.from {
+	if a.x < x.from || a.x+a.w > x.to || a.y < y.to-aboveData || a.y+a.h > y.from {
 		return false
 	}
 	if slices.ContainsFunc(taken, a.overlaps) {

@@ -111,12 +111,15 @@ func (r *Rows) layout(width float64) layout {
 func (r *Rows) draw(width float64) *canvas {
 	l := r.layout(width)
 	c := &canvas{width: width, height: l.bottom + 2*lineHeight + tickGap}
-	for _, v := range l.x.ticks(l.x.maxTicks()) {
+	ticks := l.x.ticks(l.x.maxTicks())
+	labels := make([]label, len(ticks))
+	for i, v := range ticks {
 		at := l.x.at(v)
 		c.vline(at, l.top, l.bottom, rule, thin)
-		c.add(label{at: point{at, l.bottom + tickGap + lineHeight/2}, text: r.X.Text(v), color: faint,
-			align: alignMiddle}.within(width))
+		labels[i] = label{at: point{at, l.bottom + tickGap + lineHeight/2}, text: r.X.Text(v), color: faint,
+			align: alignMiddle}.within(width)
 	}
+	c.addApart(labels)
 	c.hline(l.x.from, l.x.to, l.bottom, rule, thin)
 	axis := label{at: point{(l.x.from + l.x.to) / 2, c.height - lineHeight/2}, text: r.X.Label, color: faint,
 		align: alignMiddle}
