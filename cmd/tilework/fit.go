@@ -13,7 +13,6 @@ import (
 	"tilework/internal/cache"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/matio"
-	"tilework/internal/names"
 	"tilework/internal/tune"
 )
 
@@ -44,7 +43,7 @@ little keeps its value.
 Each third product is not fitted: it judges the coefficients. If they predict these products better
 than before, they are stored in the user's cache directory, or in the directory ` + cache.EnvVar + `,
 and all later products on GPUs of this name use them. As another kernel may sum in another order,
-results may then differ in their last bits. Row-invariant products do not change.
+results may then differ in their last bits. The bits of row-invariant products do not change.
 
 Tuned choices of single products (tilework tune) come before predictions.`,
 		Example: `  tilework fit --device gpu
@@ -103,11 +102,6 @@ func (f *fitFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	if !device.IsGPU() {
 		return fmt.Errorf("--device %s: want gpu, gpu:N or gpu:UUID", f.device)
-	}
-	if f.from != "" {
-		if _, err := names.Find("model", f.from, choose.Models(), func(s *string) string { return *s }); err != nil {
-			return fmt.Errorf("--from: %w", err)
-		}
 	}
 	if f.file != "" {
 		if err := matio.CheckReplace(f.file, f.force); err != nil {

@@ -31,7 +31,7 @@ func TestFitFlags(t *testing.T) {
 		"--device tpu":     `--device: `,
 		"--device emu":     "an emulated GPU has no times",
 		"--time 0s":        "--time 0s: want more than 0",
-		"--from h20":       `--from: unknown model "h20" (did you mean "h200"?): want one of h100, `,
+		"--from h20":       `unknown model "h20" (did you mean "h200"?): want one of h100, `,
 		"--show --clear":   "--show and --clear exclude each other",
 		"--show -o x.json": "--show and --out exclude each other",
 		"-o " + existing:   "h.json",

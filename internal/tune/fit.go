@@ -66,6 +66,9 @@ func Fit(ctx context.Context, o FitOptions) (_ *Fitting, err error) {
 	if o.products == nil {
 		o.products = fitProducts(o.Seed)
 	}
+	if o.From != "" && !slices.Contains(choose.Models(), o.From) {
+		return nil, names.Unknown("model", o.From, choose.Models())
+	}
 	b, release, err := gpu.Open(o.Device)
 	if err != nil {
 		return nil, err
@@ -76,11 +79,7 @@ func Fit(ctx context.Context, o FitOptions) (_ *Fitting, err error) {
 		return nil, fmt.Errorf("%w: fitting on device %v: an emulated GPU has no times (want gpu)", gemm.ErrUnsupported,
 			o.Device)
 	}
-	if o.From == "" {
-		o.From = choose.ModelOf(info)
-	} else if !slices.Contains(choose.Models(), o.From) {
-		return nil, names.Unknown("model", o.From, choose.Models())
-	}
+	o.From = cmp.Or(o.From, choose.ModelOf(info))
 	l := newGPULab(b.Backend, Options{Device: o.Device, Seed: o.Seed, Warn: o.Note, Note: func(string) {}})
 	all, err := l.timed(ctx, o)
 	if err != nil {
