@@ -16,15 +16,20 @@ import (
 	"tilework/internal/testkit/testrand"
 )
 
-// findPtxas returns the path of NVIDIA's assembler. It skips the test if there is none.
+// tableRelease is the release of NVIDIA's assembler that the tests compare the table with. Other
+// releases accept other instructions.
+const tableRelease = "13.5"
+
+// findPtxas returns the path of NVIDIA's assembler. It skips the test if TILEWORK_PTXAS names none.
 func findPtxas(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv("TILEWORK_PTXAS"); path != "" {
-		return path
-	}
-	path, err := exec.LookPath("ptxas")
+	path := testkit.Ptxas(t)
+	version, err := exec.Command(path, "--version").Output()
 	if err != nil {
-		t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to compare the instruction table with it")
+		t.Fatal(err)
+	}
+	if !bytes.Contains(version, []byte("release "+tableRelease+",")) {
+		t.Fatalf("TILEWORK_PTXAS=%s prints %q: want release %s", path, version, tableRelease)
 	}
 	return path
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -79,10 +78,7 @@ func recordedRows(t *testing.T, do func(k *kernel.Kernel, s kernel.Tile)) {
 // TestRegisters compares the table of registers with ptxas, by the number of blocks that an SM
 // holds. Unless TILEWORK_FULL is set, it assembles one kernel in thirty.
 func TestRegisters(t *testing.T) {
-	ptxas := cmp.Or(os.Getenv("TILEWORK_PTXAS"), "ptxas")
-	if _, err := exec.LookPath(ptxas); err != nil {
-		t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to compare the table of registers with it")
-	}
+	ptxas := testkit.Ptxas(t)
 	seed, update := testrand.Seed(t), os.Getenv("TILEWORK_UPDATE") != ""
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

@@ -35,19 +35,11 @@ const maxSpill = 8
 
 // Assembler returns a function that assembles the PTX of a kernel's configuration and returns the
 // name of the cubin file, or "" on failure. The function reports errors, performance warnings and
-// spills of more than [maxSpill] bytes to t. Assembler skips the test if ptxas is not installed;
-// TILEWORK_PTXAS overrides its location.
+// spills of more than [maxSpill] bytes to t. Assembler skips the test unless TILEWORK_PTXAS names
+// an assembler.
 func Assembler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) string {
 	t.Helper()
-	ptxas := os.Getenv("TILEWORK_PTXAS")
-	if ptxas == "" {
-		path, err := exec.LookPath("ptxas")
-		if err != nil {
-			t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to assemble the kernels")
-		}
-		ptxas = path
-	}
-	dir := t.TempDir()
+	ptxas, dir := testkit.Ptxas(t), t.TempDir()
 	used := regexp.MustCompile(`(\d+) bytes spill stores, (\d+) bytes spill loads[\s\S]*Used (\d+) registers`)
 	return func(k *kernel.Kernel, c kernel.Config) string {
 		m, err := k.Emit(c)
