@@ -161,7 +161,21 @@ func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, sourc
 			t.Fatal(err)
 		}
 	}
-	l, err := k.Launch(kernel.Args{Config: &c, Problem: p, Memory: m}, d)
+	args := kernel.Args{Config: &c, Problem: p, Memory: m}
+	if c.Tile.StreamK {
+		const word = 4 // bytes of an accumulator, and of a flag
+		tiles, flags := k.HandedTiles(&c, p, d.Info()), make([]byte, word*kernel.FlagCount(d.Info()))
+		if args.Handed, err = d.Alloc(word * tiles * c.Tile.M * c.Tile.N); err != nil {
+			t.Fatal(err)
+		}
+		if args.Flags, err = d.Alloc(len(flags)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.CopyIn(t.Context(), args.Flags, flags, device.Whole(len(flags))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := k.Launch(args, d)
 	if err != nil {
 		t.Fatal(err)
 	}

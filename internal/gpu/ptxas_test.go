@@ -155,3 +155,33 @@ func TestSerialPartsAssemble(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamKAssembles checks that ptxas assembles the tiles with stream-K without spills, and
+// without serialising wgmma, with and without an epilogue that needs many registers.
+func TestStreamKAssembles(t *testing.T) {
+	t.Parallel()
+	assemble := ptxas.Sampler(t)
+	for _, x := range []tileCase{
+		{in: dtype.BF16, out: dtype.BF16, transB: true}, {in: dtype.F8E4M3, out: dtype.F32, transB: true},
+		{in: dtype.I8, out: dtype.F32, transB: true}, {in: dtype.F32, out: dtype.F32, precision: gemm.TF32, transB: true},
+	} {
+		for _, name := range []string{"none", "bias-col+gelu", "swiglu", "row-scale+col-scale+gelu-tanh"} {
+			t.Run(fmt.Sprintf("%v %s", x.in, name), func(t *testing.T) {
+				t.Parallel()
+				e, err := gemm.ParseEpilogue(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := x.problem(t, 1024, 1024, 1024)
+				if p.Epilogue = e; e.Gated {
+					p.Layouts[gemm.Up] = p.Layouts[gemm.B]
+				}
+				for _, s := range sm90.WGMMA.Tiles {
+					if s.StreamK = true; sm90.WGMMA.Check(p, s, kernel.Align{}, nil) == nil {
+						assemble(sm90.WGMMA, sm90.WGMMA.Config(p, s))
+					}
+				}
+			})
+		}
+	}
+}

@@ -63,8 +63,10 @@ func TestDescriptorsUniform(t *testing.T) {
 		{dtype.BF16, dtype.BF16, "128x256x64/2x64/4"},
 		{dtype.I8, dtype.I32, "128x256x128/2x64/4"},
 		{dtype.F8E4M3, dtype.F32, "128x128x128/4x32/6"},
+		{dtype.BF16, dtype.BF16, "128x256x64/2x64/4s"},
+		{dtype.F8E4M3, dtype.BF16, "128x256x128/2x64/4s"},
 	} {
-		t.Run(x.in.String(), func(t *testing.T) {
+		t.Run(x.in.String()+" "+x.tile, func(t *testing.T) {
 			t.Parallel()
 			p, _, err := gemm.New(1, gemm.Dense(x.in, 256, 256), gemm.Dense(x.in, 256, 256).T(), 0,
 				gemm.Dense(x.out, 256, 256), gemm.Epilogue{})

@@ -156,8 +156,9 @@ type wgmmaCosts struct {
 	Crowd  float64 // further cycles of launch where no SM is free for the blocks of the next one
 	Fill   float64 // cycles until the first stage is there
 	// Restart is the number of cycles from the end of a block to the first stage of the next one.
-	Restart float64
-	Exposed float64 // part of the shorter of computing and memory that is not hidden
+	Restart  float64
+	HandOver float64 // cycles in which a block hands accumulators over and takes others over, besides their bytes
+	Exposed  float64 // part of the shorter of computing and memory that is not hidden
 
 	// A step along K.
 	Rate      float64 // elements of C that the tensor cores multiply by 128 bytes of K
@@ -182,6 +183,7 @@ type wgmmaCosts struct {
 	Alone   float64 // relative increase of the L2 cache's rate for an SM that loads alone
 	Skewed  float64 // factor of a load where rows begin within lines of the L2 cache
 	Sectors float64 // factor of a load where rows begin within lines, at whole sectors
+	Apart   float64 // factor of a load with stream-K, as SMs load different parts of K at a time
 	Outside float64 // cycles of TMA for a row of a box outside of the matrix
 	Few     float64 // part of these cycles where each SM has one tile, and most tiles are inside
 	Tail    float64 // cycles of TMA for a row of a box that ends outside of the matrix along K

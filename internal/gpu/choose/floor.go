@@ -27,12 +27,15 @@ type floor struct {
 func (f *floor) least(j *job, s kernel.Tile) float64 {
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
-	rounds := ints.CeilDiv(blocks, max(j.sms, s.ClusterBlocks()))
+	rounds := float64(ints.CeilDiv(blocks, max(j.sms, s.ClusterBlocks())))
+	if s.StreamK {
+		rounds, _, _ = j.streamed(s)
+	}
 	step := volume(max(s.M, f.side), max(s.N, f.side), s.K) / f.rate
 	if f.latency > 0 {
 		step = max(step, f.latency/float64(s.Stages))
 	}
-	multiply := volume(rounds, ints.CeilDiv(depth, s.BlocksK())) / float64(s.K) * step
+	multiply := rounds * float64(ints.CeilDiv(depth, s.BlocksK())) / float64(s.K) * step
 	t := f.launch + max(multiply+f.exposed*f.memory, f.memory+f.exposed*multiply)
 	if parts > 1 {
 		t += j.add(parts, 1)

@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"math"
 	"slices"
 
 	"tilework/dtype"
@@ -12,10 +13,13 @@ import (
 )
 
 // wgmmaTiles returns the tiles of wgmma for the job's element type, for K as a whole and for parts.
-func wgmmaTiles(j *job) []kernel.Tile { return sm90.Tiles[swizzleK(j)] }
+func wgmmaTiles(j *job) []kernel.Tile { return streamedToo[swizzleK(j)] }
 
-// needlessWGMMA reports whether tile s multiplies needless rows or columns.
-func needlessWGMMA(j *job, s kernel.Tile) bool { return j.isTooHigh(s) || j.narrowsInVain(s) }
+// needlessWGMMA reports whether tile s multiplies needless rows or columns, or has stream-K in
+// vain.
+func needlessWGMMA(j *job, s kernel.Tile) bool {
+	return j.isTooHigh(s) || j.narrowsInVain(s) || s.StreamK && j.streamsInVain(s)
+}
 
 // narrowsInVain reports whether a narrowed tile is no candidate: its rows are too many or too few
 // for C, a narrower one needs equally many tiles, or the tiles take more than four rounds, in which
@@ -75,6 +79,8 @@ type wgmmaTile struct {
 	// same time.
 	active, last, sms float64
 	rounds            int
+	// work is rounds or, with stream-K, the number of tiles of each SM.
+	work float64
 	// terms is the number of terms of an operand split.
 	terms float64
 	// compute is the number of cycles in which the tensor cores multiply a step, and threads add the
@@ -84,6 +90,8 @@ type wgmmaTile struct {
 	// lines of the L2 cache counts as more than one. beyond is the number of cycles that parts of
 	// boxes outside of the matrices add to a step.
 	lines, beyond float64
+	// apart is the factor of loads where SMs load different parts of K at a time, otherwise 1.
+	apart float64
 	// clock is the full clock rate divided by the one at which the product runs.
 	clock float64
 }
@@ -99,12 +107,16 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 		job: j, n: &j.costs.WGMMA, c: c, s: s, x: j.packing(s), parts: parts, blocks: blocks,
 		steps:  float64(kernel.Tiles(ints.CeilDiv(depth, s.BlocksK()), s.K)),
 		active: float64(min(blocks, sms)), sms: float64(sms), rounds: ints.CeilDiv(blocks, sms),
-		terms: float64(len(j.arithmetic.Terms)),
+		terms: float64(len(j.arithmetic.Terms)), apart: 1,
 	}
-	t.last = float64(blocks - (t.rounds-1)*sms)
+	t.last, t.work = float64(blocks-(t.rounds-1)*sms), float64(t.rounds)
+	if s.StreamK {
+		t.work, t.active, _ = j.streamed(s)
+		t.rounds, t.last = int(math.Ceil(t.work)), t.active
+	}
 	t.setOperands()
 	t.compute = t.multiply()
-	multiply := float64(t.rounds) * t.steps * t.compute
+	multiply := t.work * t.steps * t.compute
 	t.clock = 1 + t.n.Power*multiply/(multiply+t.n.Sustained)
 	return t
 }
@@ -113,19 +125,16 @@ func newWGMMATile(j *job, c *kernel.Config) wgmmaTile {
 // tiles. Meanwhile memory delivers the operands and takes C.
 func predictWGMMA(j *job, c *kernel.Config) prediction {
 	t := newWGMMATile(j, c)
-	n, rounds := t.n, float64(t.rounds)
+	n, rounds := t.n, t.work
 	x := prediction{blocks: t.blocks, rounds: t.rounds}
 	// The next launch begins on the SMs that have no block.
 	x.launch = n.Launch + n.Crowd*max(2*t.active/t.sms-1, 0)
 	x.sum, x.pack = j.sum(c, t.parts), t.pack()
 
 	loop, store := t.loop(t.active), t.store()
-	last := loop
-	if t.last != t.active {
-		last = t.loop(t.last)
-	}
+	last := t.lastLoop(loop)
 	reads, again, writes := t.memory()
-	busy, memory := t.tiles(loop, last, store), n.Fill+reads+writes
+	busy, memory := t.tiles(loop, last, store)+t.handOver(), n.Fill+reads+writes+t.handOver()
 	// Loads of the first tile of an SM and stores of the last overlap with no other tile.
 	stores := rounds * store
 	if t.alternates() && t.rounds > 1 {
@@ -141,7 +150,7 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 // tiles returns the cycles in which the busiest SM computes its tiles, each with a main loop and a
 // store of the given cycles. The main loop of the last tile takes last cycles, as fewer SMs load.
 func (t *wgmmaTile) tiles(loop, last, store float64) float64 {
-	before := float64(t.rounds - 1)
+	before := t.work - 1
 	if !t.alternates() {
 		busy := t.n.Fill + before*(loop+store) + last + store
 		if t.parts > 1 { // each part of K has blocks of its own, which follow each other on an SM

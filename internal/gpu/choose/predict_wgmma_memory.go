@@ -47,7 +47,7 @@ func (t *wgmmaTile) setOperands() {
 // of SMs. It delivers more to each SM where few SMs load.
 func (t *wgmmaTile) load(active float64) float64 {
 	rate := t.costs.Machine.L2Rate * t.clock * (1 + t.n.Alone*(1-active/t.sms))
-	return t.terms * (frag.SwizzleBytes*t.lines/rate + t.beyond)
+	return t.terms * (t.apart*frag.SwizzleBytes*t.lines/rate + t.beyond)
 }
 
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
@@ -130,7 +130,7 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 			bytes += float64(t.x.product.Layouts[gemm.Up].Bytes())
 		}
 		rows := float64(min(o.boxes, o.side)) / float64(o.shared)
-		loaded := float64(t.rounds) * t.active * t.steps * t.terms * frag.SwizzleBytes * rows
+		loaded := t.work * t.active * t.steps * t.terms * frag.SwizzleBytes * rows
 		once += bytes
 		repeated += max(1-m.L2Bytes*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
 	}

@@ -75,7 +75,7 @@ func TestWGMMACandidates(t *testing.T) {
 			if n := s.ClusterBlocks(); err != nil || g.X%n != 0 || g.X > max(d.SMs, n) || n > 1 && cluster.X != n {
 				t.Errorf("%v on %d SMs: %v has a grid of %v in clusters of %v, %v", p, d.SMs, s, g, cluster, err)
 			}
-			if s.SplitK = 0; !sm90.IsNarrowed(s) {
+			if s.SplitK = 0; !sm90.IsNarrowed(s) && !s.StreamK {
 				whole[s] = true
 			}
 		}

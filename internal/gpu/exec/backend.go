@@ -23,6 +23,8 @@ type Backend struct {
 
 	choices  memo.Table[choiceKey, choose.Choice]
 	launches memo.Table[launchKey, launches]
+
+	flags flags
 }
 
 // choiceKey identifies an automatic choice on the device of a backend.
@@ -65,6 +67,7 @@ func (b *Backend) Close() error {
 		}
 	}
 	clear(b.compiled)
+	errs = append(errs, b.Device.Free(b.flags.at))
 	return device.Join(errs...)
 }
 

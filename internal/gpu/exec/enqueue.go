@@ -27,13 +27,14 @@ type launchKey struct {
 	factors [4]uint64 // the bits of alpha and beta, as -0 equals 0
 	memory  kernel.Memory
 	scratch device.Ptr
+	flags   device.Ptr // of stream-K, or 0 in a stream without them
 }
 
 // launchKey returns the key of the launches of pl.Scaled(alpha, beta) on matrices at m.
-func (pl *Plan) launchKey(alpha, beta complex128, m *kernel.Memory, scratch device.Ptr) launchKey {
+func (pl *Plan) launchKey(alpha, beta complex128, m *kernel.Memory, scratch, flags device.Ptr) launchKey {
 	bits := math.Float64bits
 	factors := [4]uint64{bits(real(alpha)), bits(imag(alpha)), bits(real(beta)), bits(imag(beta))}
-	return launchKey{pl.origin, factors, *m, scratch}
+	return launchKey{pl.origin, factors, *m, scratch, flags}
 }
 
 // Enqueue enqueues the product on matrices in device memory, in the layouts of [Plan.Problem], and
@@ -68,9 +69,15 @@ func (pl *Plan) enqueue(ctx context.Context, alpha, beta complex128, s device.St
 // launch enqueues the launches in a stream. Encoding them takes longer than enqueuing them, so they
 // are kept for the next product of the same matrices.
 func (pl *Plan) launch(ctx context.Context, alpha, beta complex128, s device.Stream, scratch device.Ptr,
-	m *kernel.Memory) error {
-	all, err := pl.backend.launches.Get(pl.launchKey(alpha, beta, m, scratch), func() (launches, error) {
-		r := recorder{base: scratch}
+	m *kernel.Memory) (err error) {
+	var flags device.Ptr
+	if pl.Config.Tile.StreamK && s == device.Stream(pl.backend.Device) {
+		if flags, err = pl.backend.clearFlags(ctx); err != nil {
+			return err
+		}
+	}
+	all, err := pl.backend.launches.Get(pl.launchKey(alpha, beta, m, scratch, flags), func() (launches, error) {
+		r := recorder{base: scratch, flags: flags}
 		pl.Scaled(alpha, beta).addTo(&r, *m)
 		return pl.backend.prepare(ctx, r.steps)
 	})

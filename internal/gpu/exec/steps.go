@@ -25,6 +25,7 @@ type step struct {
 type recorder struct {
 	steps []step
 	base  device.Ptr // of the scratch memory
+	flags device.Ptr // see launchKey
 	taken int        // bytes of it, or math.MaxInt if there are more
 }
 
@@ -56,6 +57,9 @@ func (r *recorder) add(k *kernel.Kernel, a kernel.Args) {
 // record returns the steps of the product without the addresses of its matrices: the kernels, and
 // the size of the scratch memory.
 func (pl *Plan) record() (r recorder) {
+	if pl.stream == nil || pl.stream == device.Stream(pl.backend.Device) {
+		r.flags = 1
+	}
 	pl.addTo(&r, kernel.Memory{})
 	return r
 }
@@ -135,6 +139,9 @@ func (pl *Plan) addSums(r *recorder, m kernel.Memory, last *kernel.Args) {
 func (pl *Plan) addKernel(r *recorder, m kernel.Memory, last *kernel.Args) {
 	p, s := &pl.device, pl.Config.Tile
 	a := kernel.Args{Config: &pl.Config, Problem: p, Memory: m, Row0: pl.row0, Col0: pl.col0}
+	if s.StreamK {
+		a = pl.handOver(r, a)
+	}
 	second := a
 	if last != nil {
 		second = *last
@@ -159,4 +166,19 @@ func (pl *Plan) addKernel(r *recorder, m kernel.Memory, last *kernel.Args) {
 	total := kernel.SplitKSumConfig(*second.Config)
 	second.Config = &total
 	r.add(kernel.SplitKSum, second)
+}
+
+// handOver adds the memory of stream-K to the launch. In a stream without flags, and for a product
+// without steps, it replaces the kernel by that without stream-K, which has the same bits.
+func (pl *Plan) handOver(r *recorder, a kernel.Args) kernel.Args {
+	if r.flags == 0 || !a.Problem.ReadsAB() {
+		plain := *a.Config
+		plain.Tile.StreamK = false
+		a.Config = &plain
+		return a
+	}
+	t := a.Config.Tile
+	a.Handed = r.take(a.Problem.Accum(), pl.Kernel.HandedTiles(a.Config, a.Problem, pl.backend.Info()), t.M, t.N)
+	a.Flags = r.flags
+	return a
 }

@@ -76,17 +76,19 @@ func collect(d *device.Info, tiles func(Way) []Way) (all []Way) {
 	return all
 }
 
-// Shapes returns w with each tile that supports some element type, with K whole and in parts.
+// Shapes returns w with each tile that supports some element type, with K whole and in parts, and
+// with stream-K.
 func (w Way) Shapes() (all []Way) {
 	for _, w.Shape = range w.Kernel.Tiles {
 		if !w.Fits() {
 			continue
 		}
 		all = append(all, w)
-		split, serial, both := w, w, w
+		split, serial, both, streamed := w, w, w, w
 		split.Shape.SplitK, serial.Shape.SerialK = parts, parts
 		both.Shape.SplitK, both.Shape.SerialK = parts, parts
-		for _, w := range []Way{split, serial, both} {
+		streamed.Shape.StreamK = true
+		for _, w := range []Way{split, serial, both, streamed} {
 			if s, err := w.Kernel.ParseTile(w.Tile()); err == nil && s == w.Shape && w.Fits() {
 				all = append(all, w)
 			}

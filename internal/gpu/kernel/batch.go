@@ -123,11 +123,12 @@ func (x *groupFinder) seek(row build.Reg) {
 // TileScheduler assigns the tiles of all products, one product after the other, to a persistent
 // block.
 type TileScheduler struct {
-	g               *Writer
-	WholeC          build.Matrix // C of the first product, or of all groups
-	TilesAcross     build.Reg    // the number of columns of tiles
-	tileRows, tiles build.Reg    // rows of tiles per product, and tiles of all products; unset for groups
-	groups          *groupFinder
+	g           *Writer
+	WholeC      build.Matrix // C of the first product, or of all groups
+	TilesAcross build.Reg    // the number of columns of tiles
+	Tiles       build.Reg    // the number of tiles of all products; unset for groups
+	TileRows    build.Reg    // rows of tiles per product; unset for groups
+	groups      *groupFinder
 }
 
 // Scheduler returns a scheduler for tiles of height×width. Call Seek before using a tile.
@@ -136,14 +137,14 @@ func (g *Writer) Scheduler(height, width int) *TileScheduler {
 	if g.Config.Batch == gemm.Grouped {
 		x.groups = g.newGroupFinder(height)
 	} else {
-		x.tileRows = g.To(ptx.U32, g.CeilDiv(g.M, height))
+		x.TileRows = g.To(ptx.U32, g.CeilDiv(g.M, height))
 	}
 	x.TilesAcross = g.To(ptx.U32, g.CeilDiv(g.N, width))
 	switch g.Config.Batch {
 	case gemm.Single:
-		x.tiles = g.Mul(x.tileRows, x.TilesAcross)
+		x.Tiles = g.Mul(x.TileRows, x.TilesAcross)
 	case gemm.Strided:
-		x.tiles = g.Mul(g.Mul(x.tileRows, x.TilesAcross), g.count)
+		x.Tiles = g.Mul(g.Mul(x.TileRows, x.TilesAcross), g.count)
 	}
 	return x
 }
@@ -152,7 +153,7 @@ func (g *Writer) Scheduler(height, width int) *TileScheduler {
 // have ascending n.
 func (x *TileScheduler) Seek(n build.Reg) build.Reg {
 	if x.groups == nil {
-		return x.g.Lt(n, x.tiles)
+		return x.g.Lt(n, x.Tiles)
 	}
 	row := x.g.Div(n, x.TilesAcross)
 	x.groups.seek(row)
@@ -171,16 +172,16 @@ type WorkTile struct {
 func (x *TileScheduler) WorkTileAt(n build.Reg) WorkTile {
 	switch x.g.Config.Batch {
 	case gemm.Strided:
-		each := x.g.Mul(x.tileRows, x.TilesAcross)
+		each := x.g.Mul(x.TileRows, x.TilesAcross)
 		product := x.g.Div(n, each)
-		return WorkTile{product, x.g.Rem(n, each), x.tileRows, 0, x.g.inBatch(gemm.C, x.WholeC, product)}
+		return WorkTile{product, x.g.Rem(n, each), x.TileRows, 0, x.g.inBatch(gemm.C, x.WholeC, product)}
 	case gemm.Grouped:
 		c := x.WholeC
 		c.Rows = x.groups.to
 		return WorkTile{x.groups.group(), x.g.Sub(n, x.g.Mul(x.groups.tileRowsBefore, x.TilesAcross)),
 			x.groups.tileRows, x.groups.from, c}
 	}
-	return WorkTile{nil, n, x.tileRows, 0, x.WholeC}
+	return WorkTile{nil, n, x.TileRows, 0, x.WholeC}
 }
 
 // TMA boxes of a batch use tensors of three dimensions. The third dimension counts matrices, so

@@ -70,6 +70,10 @@ type Tile struct {
 	// SwapAB reports whether a block computes a tile of Cᵀ = Bᵀ·Aᵀ. M then counts columns of C and
 	// N rows; see [SwapAB].
 	SwapAB bool
+	// StreamK reports whether persistent blocks divide the steps of the last tiles evenly. A block
+	// stores its accumulators of a tile's first steps, and the next block continues with them, so
+	// the bits are those of an undivided K.
+	StreamK bool
 	// ClusterM is the number of blocks in a cluster that are adjacent along M and multicast tiles
 	// of B to each other, and ClusterN that of blocks that are adjacent along N and multicast tiles
 	// of A. The cluster has ClusterM·ClusterN blocks. 0 and 1 mean one block.
@@ -90,7 +94,8 @@ type Tile struct {
 // String returns the tile in the form that [Kernel.ParseTile] reads: "16" or "128x128x8/8x8"; with
 // stages "128x128x16/8x8/4"; with a cluster along M "128x256x64/2x64/4c2", and along M and N
 // "128x256x64/2x64/4c2x2"; with a cluster along K "64x64x64/2x16/8k4"; with split-K
-// "128x128x16/8x8/4*12"; with serial parts of K "128x128x16/8x8/4+12".
+// "128x128x16/8x8/4*12"; with serial parts of K "128x128x16/8x8/4+12"; with stream-K
+// "128x256x64/2x64/4s".
 func (s Tile) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -101,6 +106,9 @@ func (s Tile) String() string {
 	}
 	if s.SwapAB {
 		text += "t"
+	}
+	if s.StreamK {
+		text += "s"
 	}
 	switch {
 	case s.ClusterN > 1:
@@ -128,9 +136,10 @@ func (s Tile) SizeInC() (rows, cols int) {
 func (s Tile) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }
 
 // ParseTile parses a tile of the kernel: "32" for a 32×32 tile with one thread per element,
-// "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages. A suffix "t" means swapAB, "cB" clusters
-// of B blocks along M, "cBxD" clusters of B blocks along M and D along N, "kB" clusters of B blocks
-// that partition K, "*P" split-K in P parts, and "+P" P serial parts. The error is ErrUnsupported.
+// "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages. A suffix "t" means swapAB, "s" stream-K,
+// "cB" clusters of B blocks along M, "cBxD" clusters of B blocks along M and D along N, "kB"
+// clusters of B blocks that partition K, "*P" split-K in P parts, and "+P" P serial parts. The
+// error is ErrUnsupported.
 func (k *Kernel) ParseTile(text string) (Tile, error) {
 	s, tile := k.Tiles[0], text
 	for _, c := range []struct {
@@ -160,6 +169,9 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 			return Tile{}, fmt.Errorf("%w: kernel %s with clusters of %q blocks", gemm.ErrUnsupported, k.Name, blocks)
 		}
 		tile = before
+	}
+	if tile, s.StreamK = strings.CutSuffix(tile, "s"); s.StreamK && !k.StreamsK {
+		return Tile{}, fmt.Errorf("%w: kernel %s with stream-K in tile %q", gemm.ErrUnsupported, k.Name, text)
 	}
 	if tile, s.SwapAB = strings.CutSuffix(tile, "t"); s.SwapAB && !k.HasSwapAB() {
 		return Tile{}, fmt.Errorf("%w: kernel %s with swapAB in tile %q", gemm.ErrUnsupported, k.Name, text)

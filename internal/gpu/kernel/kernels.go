@@ -55,6 +55,7 @@ type Kernel struct {
 	// Tensor reports whether the kernel uses tensor cores, whose instructions take a whole warp.
 	Tensor      bool
 	SplitsK     bool // whether the kernel supports split-K and serial parts
+	StreamsK    bool // whether the kernel supports stream-K
 	BlockScales bool // whether the kernel multiplies operands with block scales
 	// KPerThread is the number of elements along K that a thread multiplies per step, for a kernel
 	// that partitions K among the threads of a block instead of using tiles in shared memory. It is
@@ -219,6 +220,10 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 	}
 	if c.Tile.SplitK > 1 && a.PartialSums == 0 {
 		return l, fmt.Errorf("%w: tile %v with split-K: want memory for the partial sums, and a second launch",
+			gemm.ErrUnsupported, c.Tile)
+	}
+	if c.Tile.StreamK && (a.Handed == 0 || a.Flags == 0) {
+		return l, fmt.Errorf("%w: tile %v with stream-K: want memory for the accumulators that blocks hand over",
 			gemm.ErrUnsupported, c.Tile)
 	}
 	var params device.Params

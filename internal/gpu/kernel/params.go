@@ -118,6 +118,9 @@ type Args struct {
 	// of a part of K.
 	PartialSums device.Ptr
 	SplitLen    int
+	// Handed is the address of the accumulators that blocks with stream-K hand over, and Flags that
+	// of a flag for each warp, which is set while they wait there. See streamk.go.
+	Handed, Flags device.Ptr
 	// OperandSums are the addresses of the sums along K of A and B, of a product with zero points.
 	OperandSums [gemm.B + 1]device.Ptr
 	// Row0 and Col0 are the offset of C in the caller's C, if the problem computes only a part of
@@ -194,6 +197,7 @@ var sharedParams = slices.Concat(
 	splitParams(func(c *Config) bool { return c.Tile.SplitK > 1 }),
 	[]Param[Args]{{Name: "partLength", Type: typeIndex, When: func(c *Config) bool { return c.Tile.SerialK > 1 },
 		Value: func(a *Args) uint64 { return uint64(SplitLen(a.Problem, a.Config.Tile)) }}},
+	streamParams,
 	[]Param[Args]{
 		{Name: "count", Type: TypeU32, When: isBatch, Value: func(a *Args) uint64 { return uint64(a.Problem.Batch.Count) }},
 		{Name: "ends", Type: TypeU32, Pointer: true, When: isGrouped,
@@ -272,6 +276,9 @@ func DeclareParams(k *build.Kernel, c Config) *Writer {
 	}
 	if d.Has("partLength") {
 		g.partLength = d.Value("partLength")
+	}
+	if d.Has("handed") {
+		g.handed, g.flags = d.Pointer("handed"), d.Pointer("flags")
 	}
 	if d.Has("count") {
 		g.count = d.Value("count")

@@ -22,6 +22,9 @@ type Writer struct {
 	splitLen     build.Reg
 	// partLength is the length of a part of K, with serial parts.
 	partLength build.Reg
+	// handed points to the accumulators of tiles that blocks hand over with stream-K, and flags to a
+	// flag for each warp.
+	handed, flags build.Ptr
 
 	alpha, beta build.Reg
 	// ReadC is a predicate: beta is not 0.

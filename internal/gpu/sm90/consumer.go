@@ -46,7 +46,7 @@ func (w *writer) newConsumer() *consumer {
 // alternateTiles gives every second tile to the warpgroup, and the first turn to warpgroup 0.
 func (c *consumer) alternateTiles() {
 	k := c.w.Kernel
-	c.tileStages = k.Mul(c.w.steps, len(c.w.Terms))
+	c.tileStages = k.Mul(c.w.allSteps, len(c.w.Terms))
 	c.firstTile = k.Mad(c.warpgroup, c.w.numClusters, c.w.cluster)
 	c.tileStep = k.Mul(c.w.numClusters, Consumers(c.w.Config.Tile))
 	c.loop.state.Skip(k.Mul(c.warpgroup, c.tileStages))
@@ -85,6 +85,16 @@ func (c *consumer) passTurn() {
 	// mbarrier when the next phase completes.
 	k.If(k.Eq(k.Rem(c.thread, frag.Lanes), 0), func() { c.w.mmaOrder.Arrive(k.Xor(c.warpgroup, 1)) })
 	c.loop.state.Skip(c.tileStages)
+}
+
+// finish stores the warpgroup's part of the tile at (row, col) or, if the next block multiplies
+// further steps of it with stream-K, hands its sums over.
+func (c *consumer) finish(row, col build.Reg, sums [][]build.Reg) {
+	if c.loop.handover == nil {
+		c.store(row, col, sums)
+		return
+	}
+	c.w.If(c.w.endsTile(), func() { c.store(row, col, sums) }).Else(func() { c.loop.handover.give(sums) })
 }
 
 // store emits the epilogue for the warpgroup's part of the tile at (row, col), whose sums are given

@@ -29,7 +29,7 @@ func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster devic
 	}
 	atOnce := min(clusters, ClustersAtOnce(d.SMs, n))
 	rounds := ints.CeilDiv(clusters, max(atOnce, 1))
-	known := s.SplitK < 2 && p.Batch.Kind != gemm.Grouped // the number of tiles; groups may have fewer
+	known := s.SplitK < 2 && !s.StreamK && p.Batch.Kind != gemm.Grouped // the number of tiles; groups may have fewer
 	if known && rounds >= evenRounds && clusters%rounds == 0 {
 		atOnce = clusters / rounds
 	}
@@ -67,20 +67,33 @@ func rasterRows(s kernel.Tile) int {
 
 // forEachTile emits the persistent loop over the tiles of the block. It starts at tile first of
 // the raster order and advances by step. f emits the body for the tile that begins at (row, col)
-// of C.
+// of C. With stream-K it is the loop over the pieces of tiles of the block.
 func (w *writer) forEachTile(first, step build.Reg, f func(row, col build.Reg)) {
 	k, s := w.Kernel, w.Config.Tile
 	scheduler := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()*s.BlocksN()))
+	if s.StreamK {
+		x := w.newShare(scheduler)
+		w.blockBefore = k.Sub(k.BlockIdx(build.X), k.Mul(x.size, s.ClusterBlocks()))
+		k.For(0, x.pieces, func(i build.Reg) { w.atTile(scheduler, x.piece(i), f) })
+		w.first, w.steps = 0, w.allSteps
+		return
+	}
 	n := k.Var("tile", ptx.U32, first)
 	k.While(func() build.Reg { return scheduler.Seek(n) }, func() {
-		t := scheduler.WorkTileAt(n)
-		i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows(s))
-		w.C, w.batchIndex = t.C, t.Product
-		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rankM), s.M, t.FirstRow) }
-		right := func(n build.Reg) build.Reg { return k.Mul(k.Mad(n, s.BlocksN(), w.rankN), w.Config.ColumnsOfC()) }
-		row, col := kernel.SwapAB(s, left, right)
-		f(k.Named("row", k.To(w.IndexType, row(i))), k.Named("col", k.To(w.IndexType, col(j))))
-		w.C = scheduler.WholeC
+		w.atTile(scheduler, n, f)
 		k.Set(n, k.Add(n, step))
 	})
+}
+
+// atTile emits f for tile n.
+func (w *writer) atTile(scheduler *kernel.TileScheduler, n build.Reg, f func(row, col build.Reg)) {
+	k, s := w.Kernel, w.Config.Tile
+	t := scheduler.WorkTileAt(n)
+	i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows(s))
+	w.C, w.batchIndex = t.C, t.Product
+	left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rankM), s.M, t.FirstRow) }
+	right := func(n build.Reg) build.Reg { return k.Mul(k.Mad(n, s.BlocksN(), w.rankN), w.Config.ColumnsOfC()) }
+	row, col := kernel.SwapAB(s, left, right)
+	f(k.Named("row", k.To(w.IndexType, row(i))), k.Named("col", k.To(w.IndexType, col(j))))
+	w.C = scheduler.WholeC
 }

@@ -40,6 +40,8 @@ func checkTile(s kernel.Tile) *kernel.Reason {
 			"alone", s.ClusterK, s.BlocksM(), max(s.SplitK, 1))
 	case s.SwapAB && (s.M < WarpgroupRows || s.ClusterK > 1):
 		return kernel.Because("swapAB: want at least %d columns of C, and no cluster along K", WarpgroupRows)
+	case s.StreamK && (s.M != 2*rows || s.PartsOfK() > 1):
+		return kernel.Because("stream-K: want two warpgroups that share each tile, and K undivided")
 	case s.SerialK > 1 && (sums > 64 || s.M > 2*rows):
 		return kernel.Because("too few registers for the totals of serial parts")
 	case validRows(s)%(s.BlocksK()*WarpgroupThreads/frag.Lanes) != 0:
@@ -99,6 +101,12 @@ func checkFit(p *gemm.Problem, c *kernel.Config) *kernel.Reason {
 		return kernel.Because("too few registers for the operands of epilogue %v in precision %v", p.Epilogue, p.Precision)
 	case s.RowsPerThread > 2 && len(r.Terms) > 1:
 		return kernel.Because("too few registers for precision %v with %d rows per thread", p.Precision, s.RowsPerThread)
+	case s.StreamK && (p.Batch.Kind == gemm.Grouped || p.Epilogue.Residual || p.BlockScaled()):
+		return kernel.Because("stream-K: want no groups, no residual and no block scales")
+	case s.StreamK && (len(r.Terms) > 1 || s.SwapAB && p.Precision == gemm.TF32):
+		return kernel.Because("stream-K: want no operand split, and both operands in shared memory")
+	case s.StreamK && s.SwapAB && r.PromotesEveryStep() && s.N == 256:
+		return kernel.Because("stream-K: too few registers for accumulator promotion with N of 256 and swapAB")
 	case p.Epilogue.Gated && !computesGate(c):
 		return kernel.Because("a gated epilogue wants N of 128, 256, or 64 with a K-major B, and K not split")
 	case s.SerialK > 1 && scaleSide > 0 && sums > 32:

@@ -24,9 +24,10 @@ type mainloop struct {
 	scales    *tileScales      // nil without block scales
 	// first and steps are the first step of the part of K that is multiplied and the number of its
 	// steps: without serial parts, all.
-	first  build.Value
-	steps  build.Reg
-	totals *kernel.SerialSums // nil without serial parts
+	first    build.Value
+	steps    build.Reg
+	totals   *kernel.SerialSums // nil without serial parts
+	handover *handover          // nil without stream-K
 }
 
 // newMainloop declares the accumulators of a warpgroup, whose part of a tile begins at firstRow,
@@ -51,6 +52,9 @@ func (w *writer) newMainloop(thread build.Reg, firstRow build.Value) *mainloop {
 	}
 	x.descB = w.b.Descriptor(0)
 	x.state = w.pipe.State()
+	if s.StreamK {
+		x.handover = w.newHandover(thread)
+	}
 	if s.SerialK > 1 {
 		x.totals = w.NewSerialSums(slices.Concat(x.acc...))
 	}
@@ -63,6 +67,9 @@ func (w *writer) newMainloop(thread build.Reg, firstRow build.Value) *mainloop {
 func (x *mainloop) multiply(issued func()) [][]build.Reg {
 	if x.totals != nil {
 		return x.multiplySerialParts(issued)
+	}
+	if x.handover != nil {
+		x.steps = x.w.steps
 	}
 	x.accumulate()
 	issued()
@@ -127,28 +134,53 @@ func (x *mainloop) release(stage build.Reg, when build.Value) {
 // both operands from shared memory. While they multiply one step, the stage of the step before is
 // released.
 func (x *mainloop) accumulateSS() {
-	k, s := x.w.Kernel, x.w.Config.Tile
-	k.For(0, x.steps, func(i build.Reg) {
-		x.state.WaitFull()
-		stageA, stageB := x.w.a.DescStageOffset(x.state.Stage()), x.w.b.DescStageOffset(x.state.Stage())
-		k.WgmmaFence()
-		for p := 0; p < s.K; p += x.op.K() {
-			var add build.Value = true
-			if p == 0 {
-				add = k.Ne(i, 0) // the first wgmma overwrites the accumulators
-			}
-			b := k.Add(k.Add(x.descB, stageB), x.w.b.DescKOffset(p))
-			for m := range x.acc {
-				k.Wgmma(x.op, x.acc[m], k.Add(k.Add(x.descA[m], stageA), x.w.a.DescKOffset(p)), b, add)
-			}
-		}
-		k.WgmmaCommit()
+	k, first := x.w.Kernel, 0
+	if x.handover != nil { // ptxas serialises wgmma if the first one in the loop adds to loaded accumulators
+		x.multiplyStep(x.takeOver())
+		x.advance()
+		first = 1
+	}
+	k.For(first, x.steps, func(i build.Reg) {
+		after := k.Or(first > 0, k.Ne(i, 0)) // the first step
+		x.multiplyStep(after)
 		k.Comment("while these are multiplied the stage before them can be given back")
 		k.WgmmaWait(1)
-		x.release(x.prevStage, k.Ne(i, 0))
-		k.Set(x.prevStage, x.state.Stage())
-		x.state.Next()
+		x.release(x.prevStage, after)
+		x.advance()
 	})
+}
+
+// multiplyStep issues the wgmma of a step when its stage is full. The first one overwrites the
+// accumulators unless add is true.
+func (x *mainloop) multiplyStep(add build.Value) {
+	k, s := x.w.Kernel, x.w.Config.Tile
+	x.state.WaitFull()
+	stageA, stageB := x.w.a.DescStageOffset(x.state.Stage()), x.w.b.DescStageOffset(x.state.Stage())
+	k.WgmmaFence()
+	for p := 0; p < s.K; p += x.op.K() {
+		b := k.Add(k.Add(x.descB, stageB), x.w.b.DescKOffset(p))
+		for m := range x.acc {
+			k.Wgmma(x.op, x.acc[m], k.Add(k.Add(x.descA[m], stageA), x.w.a.DescKOffset(p)), b, k.Or(add, p > 0))
+		}
+	}
+	k.WgmmaCommit()
+}
+
+// advance begins with the next stage. The wgmma of the current one can be in flight.
+func (x *mainloop) advance() {
+	x.w.Set(x.prevStage, x.state.Stage())
+	x.state.Next()
+}
+
+// takeOver begins with the accumulators of the block before, if it has multiplied the first steps
+// of the tile. It returns whether it has.
+func (x *mainloop) takeOver() (begun build.Value) {
+	if x.handover == nil {
+		return false
+	}
+	taken := x.w.beginsWithin()
+	x.w.If(taken, func() { x.handover.take(x.w.blockBefore, x.acc) })
+	return taken
 }
 
 // waitAccumulators waits for the wgmma in flight and releases the last stage.
@@ -157,5 +189,5 @@ func (x *mainloop) waitAccumulators() {
 		return // each promotion waits for its wgmma
 	}
 	x.w.WgmmaWait(0)
-	x.release(x.prevStage, x.w.Ne(x.steps, 0))
+	x.release(x.prevStage, x.w.Ne(x.w.allSteps, 0))
 }

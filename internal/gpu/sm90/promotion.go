@@ -32,6 +32,7 @@ func (x *mainloop) accumulatePromoted() {
 	partial := k.Vars("part", x.w.AccType, op.N/2, 0)
 	terms := x.newTermStages()
 	x.clearAccumulators()
+	x.takeOver()
 	k.For(0, x.steps, func(build.Reg) {
 		terms.loaded = 0
 		for n, promotion := range x.w.Promotions {
@@ -157,6 +158,7 @@ func (x *mainloop) accumulatePromotedPerStep() {
 	k := x.w.Kernel
 	p := x.newPromotionPipeline()
 	x.clearAccumulators()
+	x.takeOver()
 	k.If(k.Ne(x.steps, 0), func() {
 		x.state.WaitFull()
 		p.multiply(0)

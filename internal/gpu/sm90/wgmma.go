@@ -34,6 +34,7 @@ var WGMMA = &kernel.Kernel{
 	OrderFor:         order,
 	Tensor:           true,
 	SplitsK:          true,
+	StreamsK:         true,
 	BlockScales:      true,
 	GatesInOneLaunch: true,
 	TMA:              true,
@@ -153,11 +154,12 @@ func (w *writer) produce() {
 	p := w.newProducer()
 	w.forEachTile(w.cluster, w.numClusters, func(row, col build.Reg) {
 		p.begin(row, col)
+		from := w.firstElement()
 		k.For(0, w.steps, func(step build.Reg) {
 			for term := range w.Terms {
 				whole := p.loadsWhole()
 				p.state.WaitEmpty(p.stageBytes(whole))
-				p.load(term, whole, k.Mad(step, w.Config.Tile.K, w.KBegin))
+				p.load(term, whole, k.Mad(step, w.Config.Tile.K, from))
 				p.next()
 			}
 		})
@@ -176,7 +178,7 @@ func (w *writer) consume() {
 		c.prefetch(row, col)
 		c.waitForTurn()
 		sums := c.loop.multiply(c.passTurn)
-		c.store(row, col, sums)
+		c.finish(row, col, sums)
 	})
 	c.epilogue.drain()
 	if w.Config.Tile.BlocksK() > 1 {

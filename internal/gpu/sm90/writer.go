@@ -26,9 +26,15 @@ type writer struct {
 	partialsWritten, partialsRead build.Mbarriers
 	tid                           build.Reg
 	rankM, rankN                  build.Value // position in the multicast cluster along M and N, or 0
-	steps                         build.Reg   // tiles along K
 	cluster, numClusters          build.Reg   // index of the block's cluster, and number of clusters
-	batchIndex                    build.Value // index of the current product in a batch
+	allSteps                      build.Reg   // tiles along K
+	// first is the first step of the current tile that the block multiplies, and steps the number of
+	// its steps: all of them but with stream-K.
+	first build.Value
+	steps build.Reg
+	// blockBefore is the number of the block whose tile the block ends, with stream-K.
+	blockBefore build.Reg
+	batchIndex  build.Value // index of the current product in a batch
 }
 
 // newWriter declares the parameters, shared memory and mbarriers of the kernel, and computes which
@@ -116,7 +122,8 @@ func (w *writer) partitionK() {
 		w.KBegin = k.Min(k.Mul(part, k.To(w.IndexType, k.ClusterRank())), w.K)
 		w.KEnd = k.Min(k.Add(w.KBegin, part), w.K)
 	}
-	w.steps = k.Named("steps", k.To(ptx.U32, k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K)))
+	w.allSteps = k.Named("steps", k.To(ptx.U32, k.CeilDiv(k.Sub(w.KEnd, w.KBegin), s.K)))
+	w.first, w.steps = 0, w.allSteps
 }
 
 // initBarriers emits the initialisation of all mbarriers, for one thread of the block.
