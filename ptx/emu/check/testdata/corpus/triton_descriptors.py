@@ -98,4 +98,6 @@ def layer_norm_backward(r):
     mean, scale = x.mean(1), 1 / np.sqrt(x.var(1) + 1e-5)
     h, wg = (x - mean[:, None]) * scale[:, None], w * dy
     dx = (wg - h * (h * wg).mean(1, keepdims=True) - wg.mean(1, keepdims=True)) * scale[:, None]
-    return launch(backward_kernel, 5, dy, x, w, mean, scale, want(dx), n, B=128)
+    # With B=128, one element per thread, Triton fuses the products with the first step of the sum over a warp. Its lanes
+    # then store sums that differ by rounding to one address: an error where the terms nearly cancel, advice elsewhere.
+    return launch(backward_kernel, 5, dy, x, w, mean, scale, want(dx), n, B=256)
