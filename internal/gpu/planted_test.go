@@ -163,9 +163,8 @@ func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, sourc
 	}
 	args := kernel.Args{Config: &c, Problem: p, Memory: m}
 	if c.Tile.StreamK {
-		const word = 4 // bytes of an accumulator, and of a flag
-		tiles, flags := k.HandedTiles(&c, p, d.Info()), make([]byte, word*kernel.FlagCount(d.Info()))
-		if args.Handed, err = d.Alloc(word * tiles * c.Tile.M * c.Tile.N); err != nil {
+		elements, flags := k.HandedTiles(&c, p, d.Info())*c.Tile.M*c.Tile.N, make([]byte, kernel.FlagBytes(d.Info()))
+		if args.Handed, err = d.Alloc(p.Accum().Bytes(elements)); err != nil {
 			t.Fatal(err)
 		}
 		if args.Flags, err = d.Alloc(len(flags)); err != nil {

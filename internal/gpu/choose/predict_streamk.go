@@ -23,7 +23,8 @@ var streamedToo = func() map[int][]kernel.Tile {
 
 // streamsInVain reports whether stream-K with tile s gains nothing. With up to 64 rows of C memory
 // limits the product. If the last round is full there is nothing to divide. If it is more than half
-// full, blocks are at steps so far apart that the L2 cache holds no operands for several of them.
+// full, or if columns of tiles have no gangs, blocks are at steps so far apart that the L2 cache
+// holds no operands for several of them.
 func (j *job) streamsInVain(s kernel.Tile) bool {
 	if j.M <= sm90.WarpgroupRows {
 		return true

@@ -23,7 +23,7 @@ func (b *Backend) clearFlags(ctx context.Context) (at device.Ptr, err error) {
 	if at = b.flags.at; at != 0 && !b.Info().Emulated {
 		return at, nil
 	}
-	d, bytes := b.Device, 4*kernel.FlagCount(b.Info())
+	d, bytes := b.Device, kernel.FlagBytes(b.Info())
 	if at == 0 {
 		if at, err = d.Alloc(bytes); err != nil {
 			return 0, err

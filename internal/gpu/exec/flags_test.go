@@ -45,7 +45,7 @@ func TestFlags(t *testing.T) {
 		return product
 	}
 	want := run(pl)
-	flags := bytes.Repeat([]byte{1}, 4*kernel.FlagCount(b.Info()))
+	flags := bytes.Repeat([]byte{1}, kernel.FlagBytes(b.Info()))
 	if err := d.CopyOut(t.Context(), flags, b.flags.at, device.Whole(len(flags))); err != nil {
 		t.Fatal(err)
 	}

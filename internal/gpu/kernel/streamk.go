@@ -3,6 +3,7 @@ package kernel
 import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
+	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
@@ -24,9 +25,9 @@ func streamsK(c *Config) bool { return c.Tile.StreamK }
 // maxWarps is the number of warps of the largest block.
 const maxWarps = 32
 
-// FlagCount returns the number of flags of stream-K on a device, one for each warp of a block on
+// FlagBytes returns the bytes of the flags of stream-K on a device, one for each warp of a block on
 // each SM. All are zero before and after a launch.
-func FlagCount(d *device.Info) int { return d.SMs * maxWarps }
+func FlagBytes(d *device.Info) int { return ptx.U32.Bytes() * d.SMs * maxWarps }
 
 // HandedTiles returns the number of tiles whose accumulators the blocks of a launch can hand over
 // with stream-K.
