@@ -42,9 +42,14 @@ func limitTo(t *testing.T, limit string) {
 	}
 }
 
+// smallestLimit is the smallest limit of tests in MiB besides the current use.
+const smallestLimit = 320
+
 // TestMemoryLimits runs products with increasing limits on the address space and the data segment.
 // Each must succeed, or fail with an error of one line, but never with a fatal error of the Go
-// runtime. With less than the smallest limit here, the runtime cannot start its threads.
+// runtime. With less than the smallest limit here, the runtime cannot start its threads and map
+// another arena of 64 MiB, which it needs early if the random address of its heap is near the end
+// of the first one.
 func TestMemoryLimits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 2000, 2000)
@@ -68,7 +73,7 @@ func TestMemoryLimits(t *testing.T) {
 	} {
 		for _, args := range products {
 			refused, done := 0, 0
-			for mib := 256; done < 3 && mib < 4096; mib += step {
+			for mib := smallestLimit; done < 3 && mib < 4096; mib += step {
 				cmd, stdout, stderr := process(args+" -o c.npy --force", fmt.Sprintf("%s=%s %d", memoryLimit, key, mib))
 				if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 					t.Fatal(err)
@@ -97,7 +102,7 @@ func TestNamedLimit(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "small.npy", 1, 200)
 	const args = "mul small.npy small.npy --transpose-b -o c.npy --force --device cpu"
-	cmd, _, stderr := process(args, memoryLimit+"=VmSize 256")
+	cmd, _, stderr := process(args, fmt.Sprintf("%s=VmSize %d", memoryLimit, smallestLimit))
 	err := cmd.Run()
 	named := regexp.MustCompile(`\(ulimit -v (\d+)\)`).FindStringSubmatch(stderr.String())
 	if err == nil || named == nil {
