@@ -46,8 +46,8 @@ func TestSwapABConflicts(t *testing.T) {
 	}
 }
 
-// TestSwapABHeights checks under all checkers that tiles with swapAB of any multiple of 8 rows of
-// C, also between those of the list, and of three warpgroups have the bits of a tile without it.
+// TestSwapABHeights checks under all checkers that tiles with swapAB of odd multiples of 8 rows of
+// C, by 64, 128 and 192 columns, have the bits of a tile without it.
 func TestSwapABHeights(t *testing.T) {
 	cases := []tileCase{
 		{in: dtype.BF16, out: dtype.BF16, tile: "128x%dx64/2x%d/2t", transB: true},

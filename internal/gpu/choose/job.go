@@ -27,6 +27,9 @@ type job struct {
 	arithmetic sm90.Arithmetic
 	// packings are the operands as wgmma reads them.
 	packings [readings]packing
+	// lowest has bit n for each height of n times [sm90.SwapABStep] that is not too high; see
+	// [job.isTooHigh]. It is 0 until it is needed.
+	lowest uint64
 	// configs are those of the kernel whose candidates are listed.
 	configs configs
 	// order is the order in which candidates must add, and orderErr why there is none. They are set if

@@ -41,17 +41,21 @@ func (j *job) narrowsInVain(s kernel.Tile) bool {
 }
 
 // isTooHigh reports whether equally many tiles of 8- or 16-bit types with fewer rows of C cover it.
-// TMA loads an MN-major A in boxes of 64 rows.
 func (j *job) isTooHigh(s kernel.Tile) bool {
 	if !s.SwapAB || j.Precision == gemm.TF32 {
 		return false
 	}
-	step := sm90.SwapABStep
-	if j.packing(kernel.Tile{SwapAB: true, N: step}).product.A().Trans {
-		step = sm90.WarpgroupRows
+	if j.lowest == 0 {
+		mnMajorA := j.packing(kernel.Tile{SwapAB: true, N: sm90.SwapABStep}).product.A().Trans
+		tiles := 0
+		for n := sm90.SwapABStep; n <= 256; n += sm90.SwapABStep {
+			if x := kernel.Tiles(j.M, n); x != tiles && sm90.HasHeight(j.arithmetic, mnMajorA, n) {
+				j.lowest |= 1 << (n / sm90.SwapABStep)
+				tiles = x
+			}
+		}
 	}
-	lower := s.N - step
-	return s.N%step != 0 || lower > 0 && kernel.Tiles(j.M, lower) == kernel.Tiles(j.M, s.N)
+	return j.lowest>>(s.N/sm90.SwapABStep)&1 == 0
 }
 
 // wgmmaPartTiles returns the further tiles for K in parts.
@@ -259,7 +263,11 @@ func (t *wgmmaTile) store() float64 {
 		const pairs = 4 // columns for which a thread stores a pair of sums
 		store += n.Pair * blocks * float64(s.N/pairs) * t.inside()
 	case sm90.StoresWithTMA(*t.c):
-		store += n.Subtile * blocks * t.subtiles()
+		subtiles := n.Subtile * blocks * t.subtiles()
+		if s.SwapAB { // which the threads transpose
+			subtiles *= t.crowded()
+		}
+		store += subtiles
 	case sm90.CopiesRows(*t.c):
 		subtile := n.ByWarps
 		if t.c.VecC == 1 {

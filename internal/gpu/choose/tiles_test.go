@@ -79,16 +79,65 @@ func TestWGMMACandidates(t *testing.T) {
 				whole[s] = true
 			}
 		}
-		const widths = 2 // columns of C in a tile with swapAB: 128 or 64
-		heights, step := map[int]bool{}, sm90.SwapABStep
+		step := sm90.SwapABStep
 		if q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true, N: step}, kernel.Align{}); q.A().Trans {
 			step = sm90.WarpgroupRows // of the boxes in which TMA loads A
 		}
+		tiles, swapAB := 0, 0
 		for n := step; n <= 256; n += step {
-			heights[kernel.Tiles(p.M, n)] = true
+			if x := kernel.Tiles(p.M, n); x != tiles {
+				tiles = x
+				if swapAB += 2; n >= 72 && n <= 176 { // of 128 and 64 columns, and of 192
+					swapAB++
+				}
+			}
 		}
-		if want := len(sm90.BaseTiles) + len(sm90.FurtherTiles[64]) + widths*len(heights); len(whole) != want {
+		if want := len(sm90.BaseTiles) + len(sm90.FurtherTiles[64]) + swapAB; len(whole) != want {
 			t.Errorf("%v on %d SMs: %d tiles, want %d", p, d.SMs, len(whole), want)
+		}
+	}
+}
+
+// TestSwapABCandidates checks for random products of 8- and 16-bit types that the candidates with
+// swapAB are possible, and that they are the lowest possible ones for each number of tiles.
+func TestSwapABCandidates(t *testing.T) {
+	rng := testrand.New(t)
+	for _, x := range []struct {
+		in        dtype.Type
+		precision gemm.Precision
+	}{{dtype.F16, gemm.Native}, {dtype.I8, gemm.Native}, {dtype.F8E4M3, gemm.Native}, {dtype.F8E4M3, gemm.Fast}} {
+		for range 200 {
+			p := testkit.Product(t, x.in, x.in.Info().Results[0], 1+rng.IntN(1<<rng.IntN(12)), 1+rng.IntN(1000), 512)
+			p.Precision = x.precision
+			if rng.IntN(2) == 0 {
+				p.Layouts[gemm.A] = gemm.Dense(x.in, p.K, p.M).T() // 8-bit types pack it
+			}
+			want, got := map[int]int{}, map[int]int{} // heights by the number of tiles
+			for _, s := range sm90.Tiles[128/x.in.Bytes(1)] {
+				q, _ := kernel.Repack(p, s, kernel.Align{})
+				if !s.SwapAB || s.M != 64 || sm90.WGMMA.Check(&q, s, kernel.Align{}, nil) != nil {
+					continue
+				}
+				if q.A().Trans && s.N%sm90.WarpgroupRows != 0 {
+					t.Errorf("%v: %v is possible with an MN-major A", p, s)
+				}
+				if n := kernel.Tiles(p.M, s.N); want[n] == 0 || s.N < want[n] {
+					want[n] = s.N
+				}
+			}
+			for _, c := range choose.CandidatesOf(sm90.WGMMA, p, kernel.Align{}, h200) {
+				s := c.Config.Tile
+				if !s.SwapAB || s.M != 64 || s.SplitK > 1 || s.StreamK {
+					continue
+				}
+				if c.Rejected != nil {
+					t.Errorf("%v: %v", p, c.Rejected)
+				}
+				got[kernel.Tiles(p.M, s.N)] = s.N
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%v: heights %v by the number of tiles, want %v", p, got, want)
+			}
 		}
 	}
 }

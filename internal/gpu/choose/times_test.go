@@ -153,10 +153,13 @@ func (x *recorded) judge() judged {
 	first, measured := math.Inf(1), math.Inf(1)
 	y := judged{logs: map[string]float64{}}
 	swapAB := x.problem.Precision == gemm.TF32 || x.has(func(s kernel.Tile) bool { return s.SwapAB })
-	narrowed, streamed := x.has(sm90.IsNarrowed), x.has(func(s kernel.Tile) bool { return s.StreamK })
+	isLater := func(s kernel.Tile) bool { return s.SwapAB && s.K >= 64 && (s.N%16 != 0 || s.M == 192) }
+	later, narrowed := x.has(isLater), x.has(sm90.IsNarrowed)
+	streamed := x.has(func(s kernel.Tile) bool { return s.StreamK })
 	isNew := func(c *Candidate) bool { // a tile of a kind that was added after the record
 		s := c.Config.Tile
-		return c.Kernel == sm90.WGMMA && (s.SwapAB && !swapAB || sm90.IsNarrowed(s) && !narrowed || s.StreamK && !streamed)
+		return c.Kernel == sm90.WGMMA && (s.SwapAB && !swapAB || isLater(s) && !later ||
+			sm90.IsNarrowed(s) && !narrowed || s.StreamK && !streamed)
 	}
 	for i := range all {
 		c := &all[i]

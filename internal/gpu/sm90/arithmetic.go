@@ -111,6 +111,9 @@ func (r Arithmetic) PromotesEveryStep() bool {
 	return len(r.Promotions) == 1 && len(r.Promotions[0].Pairs) == 1 && r.Promotions[0].Passes == 1
 }
 
+// hasColumns reports whether wgmma multiplies n columns, a multiple of 8.
+func (r Arithmetic) hasColumns(n int) bool { return r.Elem != ptx.S8 || n <= 32 || n%16 == 0 }
+
 // lastUses returns the terms that promotion n multiplies and no later one of the step.
 func (r Arithmetic) lastUses(n int) (terms []int) {
 	for _, term := range r.Terms {

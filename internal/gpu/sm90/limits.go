@@ -4,7 +4,6 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/frag"
 	"tilework/internal/gpu/kernel"
-	"tilework/ptx"
 )
 
 // checkTile returns why the kernel cannot have tile s.
@@ -84,12 +83,11 @@ func checkFit(p *gemm.Problem, c *kernel.Config) *kernel.Reason {
 	switch n := frag.SwizzleBytes / r.Elem.Bytes(); {
 	case s.K != n:
 		return kernel.Because("want K of %d for %v", n, p.In())
-	case r.Elem == ptx.S8 && s.N > 32 && s.N%16 != 0:
+	case !r.hasColumns(s.N):
 		return kernel.Because("N is %d: wgmma of int8 wants 8, 24 or a multiple of 16", s.N)
 	case Consumers(s) > 2 && len(r.Promotions) > 0:
 		return kernel.Because("too few registers for accumulator promotion of %v", p.In())
-	case (s.SwapAB || IsNarrowed(s)) && r.PromotesEveryStep() &&
-		PerStepPromotionCols(*c) < min(s.N, leastPromoted):
+	case (s.SwapAB || IsNarrowed(s)) && !r.promotesColumns(*c):
 		return kernel.Because("N is %d: promotion wants equal parts of at least %d columns", s.N, leastPromoted)
 	case scaleSide > 0 && s.RowsPerThread > 2:
 		return kernel.Because("too few registers for block scales with %d rows per thread", s.RowsPerThread)

@@ -141,6 +141,12 @@ func PerStepPromotionCols(c kernel.Config) int {
 // columns in parts of 16 take twice as long as 224 in parts of 56.
 const leastPromoted = 48
 
+// promotesColumns reports whether the columns of a narrowed tile or one with swapAB have parts that
+// are long enough, unless they are not promoted step by step.
+func (r Arithmetic) promotesColumns(c kernel.Config) bool {
+	return !r.PromotesEveryStep() || PerStepPromotionCols(c) >= min(c.Tile.N, leastPromoted)
+}
+
 // promotionPipeline is the software pipeline of steps with a single promotion of one pair of terms.
 // It divides a step into parts of 64 rows and some columns. While the warpgroup promotes one part,
 // the tensor cores multiply the next. Parts are numbered over two steps.

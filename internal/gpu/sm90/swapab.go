@@ -41,22 +41,31 @@ var swapABTiles = map[int][]kernel.Tile{
 }
 
 // SwapABStep is the difference between the rows of C in one swapAB tile of 8- and 16-bit types and
-// in the next.
-const SwapABStep = 16
+// in the next: those that wgmma multiplies are a multiple of it.
+const SwapABStep = 8
 
-// swapABTilesOfHeights returns the tiles of 8- and 16-bit types: 128 and 64 columns by any multiple
-// of [SwapABStep] rows of C, with as many stages as shared memory holds, up to 12. Clusters gain
-// nothing for them, nor does a warpgroup with 128 columns.
+// swapABTilesOfHeights returns the tiles of 8- and 16-bit types: 192, 128 and 64 columns by any
+// multiple of [SwapABStep] rows of C, with as many stages as shared memory holds, up to 12. Those
+// of 192 columns gain nothing with fewer than 72 rows, and spill registers with more than 176.
+// Clusters gain nothing for them, nor does a warpgroup with 128 columns.
 func swapABTilesOfHeights() (all []kernel.Tile) {
-	const room = 224<<10 - 4*WarpgroupRows*frag.SwizzleBytes // beside the buffers of the epilogue
-	for _, m := range []int{128, 64} {
-		for n := SwapABStep; n <= 256; n += SwapABStep {
-			stages := min(room/((m+n)*frag.SwizzleBytes), 12)
-			all = append(all, kernel.Tile{M: m, N: n, RowsPerThread: 2, ColsPerThread: n / frag.Quad, SwapAB: true,
-				Stages: stages})
+	for _, x := range []struct{ cols, low, high int }{{192, 72, 176}, {128, SwapABStep, 256}, {64, SwapABStep, 256}} {
+		for n := x.low; n <= x.high; n += SwapABStep {
+			s := kernel.Tile{M: x.cols, N: n, RowsPerThread: 2, ColsPerThread: n / frag.Quad, SwapAB: true}
+			const subtile = WarpgroupRows * frag.SwizzleBytes // of the epilogue; a warpgroup has two
+			room := 224<<10 - Consumers(s)*2*subtile
+			s.Stages = min(room/((s.M+n)*frag.SwizzleBytes), 12)
+			all = append(all, s)
 		}
 	}
 	return all
+}
+
+// HasHeight reports whether tiles with swapAB can have n rows of C, by the arithmetic of 8- and
+// 16-bit operands and by whether A is MN-major. TMA loads an MN-major A in boxes of 64 rows.
+func HasHeight(r Arithmetic, mnMajorA bool, n int) bool {
+	s := kernel.Tile{N: n, RowsPerThread: 2, ColsPerThread: n / frag.Quad}
+	return (!mnMajorA || n%WarpgroupRows == 0) && r.hasColumns(n) && r.promotesColumns(kernel.Config{Tile: s})
 }
 
 // checkSwapAB returns a reason unless the tile of c, which has swapAB, can compute p.

@@ -84,14 +84,15 @@ var NarrowedColumns = []int{224, 160, 144, 112, 96, 80, 72, 56, 40, 24}
 // narrowedTiles returns further tiles whose N is no multiple of 64, for 8- and 16-bit types with
 // the given number of elements along K in 128 bytes. With them more SMs have equally many columns:
 // 5120 columns are 128 tiles of 40. They have as many stages as shared memory holds, up to 12,
-// beside C of 16 bits, or of 32 bits for operands of 8.
+// beside C of 16 bits, or of 32 bits for operands of 8. With more than 16 rows, 8-bit types gain
+// nothing over swapAB.
 func narrowedTiles(k int) (all []kernel.Tile) {
 	const room = 224 << 10
-	bytes := 2 // of an element of C
+	heights, bytes := []int{128, 64, 16}, 2 // of an element of C
 	if k == 128 {
-		bytes = 4
+		heights, bytes = []int{16}, 4
 	}
-	for _, m := range []int{128, 64, 16} {
+	for _, m := range heights {
 		for _, n := range NarrowedColumns {
 			s := kernel.Tile{M: m, N: n, RowsPerThread: 2, ColsPerThread: n / frag.Quad}
 			subtiles := 2 * 2 * WarpgroupRows * oddColumns(n) * bytes
