@@ -98,6 +98,22 @@ func TestWGMMACandidates(t *testing.T) {
 	}
 }
 
+// TestEvenRounds checks that 448 tiles are computed in four even rounds of fewer blocks than SMs,
+// unless C has a single row of tiles.
+func TestEvenRounds(t *testing.T) {
+	s, err := sm90.WGMMA.ParseTile("128x8x64/2x2/11t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows, want := range map[int]int{1: 132, 2: 112, 4: 112} {
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, rows*s.N, 448/rows*s.M, 64)
+		g, _, err := sm90.Grid(sm90.WGMMA.Config(p, s), p, h200)
+		if err != nil || g.X != want {
+			t.Errorf("%v: %d blocks, error %v, want %d", p, g.X, err, want)
+		}
+	}
+}
+
 // TestSwapABCandidates checks for random products of 8- and 16-bit types that the candidates with
 // swapAB are possible, and that they are the lowest possible ones for each number of tiles.
 func TestSwapABCandidates(t *testing.T) {
