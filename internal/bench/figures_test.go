@@ -17,10 +17,19 @@ var fields = map[string]func(e entry) string{
 	"records": func(e entry) string { return e.set },
 	"cell":    func(e entry) string { return e.cell },
 
-	"type":     func(e entry) string { return arithmetic(e.Record) },
-	"C in":     func(e entry) string { return shortType(e.Out) },
-	"M×N×K":    func(e entry) string { return shapeTitle(e.Record) },
-	"M":        func(e entry) string { return strconv.Itoa(e.M) },
+	"type":  func(e entry) string { return arithmetic(e.Record) },
+	"C in":  func(e entry) string { return shortType(e.Out) },
+	"M×N×K": func(e entry) string { return shapeTitle(e.Record) },
+	"M":     func(e entry) string { return strconv.Itoa(e.M) },
+	"rows of C": func(e entry) string {
+		switch {
+		case e.M <= 64:
+			return "1 to 64 rows"
+		case e.M < 1024:
+			return "65 to 1,023"
+		}
+		return "1,024 and more"
+	},
 	"few rows": func(e entry) string { return either(e.M <= FewRows, "M ≤ 16", "M > 16") },
 	"product":  func(e entry) string { return productTitle(e.Record) },
 	"batch": func(e entry) string {
