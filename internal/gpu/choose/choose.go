@@ -257,7 +257,7 @@ func (r *row) estimate(c *Candidate, j *job) {
 // appendSplits appends the numbers of parts of K that give each SM one block, two blocks and so on
 // up to maxFill, where each part has some steps.
 func (r *row) appendSplits(list []int, j *job, s kernel.Tile) []int {
-	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single {
+	if r.maxFill == 0 || s.ClusterK > 1 || s.StreamK || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single {
 		return list
 	}
 	height, width := s.SizeInC()

@@ -18,8 +18,10 @@ type floor struct {
 	memory  float64 // cycles in which memory delivers A and B at its full rate
 	rate    float64 // multiply-adds of an SM per cycle
 	side    int     // rows and columns that an instruction multiplies at least
-	latency float64 // cycles from the request for a stage of a pipeline to its arrival, or 0
 	exposed float64 // part of the shorter of multiplying and memory that is not hidden
+
+	wgmma *wgmmaCosts // nil for other kernels
+	terms float64     // of an operand split, in wgmma
 }
 
 // least returns a lower bound of the predicted time of a candidate with tile s: that of the busiest
@@ -27,16 +29,25 @@ type floor struct {
 func (f *floor) least(j *job, s kernel.Tile) float64 {
 	parts, depth := j.parts(s)
 	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
-	rounds := float64(ints.CeilDiv(blocks, max(j.sms, s.ClusterBlocks())))
+	rounds, active := float64(ints.CeilDiv(blocks, max(j.sms, s.ClusterBlocks()))), float64(min(blocks, j.sms))
 	if s.StreamK {
-		rounds, _, _ = j.streamed(s)
+		rounds, active, _ = j.streamed(s)
 	}
 	step := volume(max(s.M, f.side), max(s.N, f.side), s.K) / f.rate
-	if f.latency > 0 {
-		step = max(step, f.latency/float64(s.Stages))
+	launch, ends := f.launch, 0.0
+	if n := f.wgmma; n != nil {
+		active /= float64(j.sms)
+		lines := float64(s.M)/float64(s.BlocksN()) + float64(s.N)/float64(s.BlocksM())
+		l2 := j.costs.Machine.L2Rate * (1 + n.Power) * (1 + n.Alone*(1-active))
+		step = max(step, f.terms*n.Latency/float64(s.Stages), f.terms*frag.SwizzleBytes*lines/l2)
+		if s.Multicasts() {
+			step = n.Together * max(step, f.terms*n.Meet)
+		}
+		launch += n.Crowd * max(2*active-1, 0)
+		ends = n.Fill + n.End
 	}
-	multiply := rounds * float64(ints.CeilDiv(depth, s.BlocksK())) / float64(s.K) * step
-	t := f.launch + max(multiply+f.exposed*f.memory, f.memory+f.exposed*multiply)
+	multiply := ends + rounds*float64(ints.CeilDiv(depth, s.BlocksK()))/float64(s.K)*step
+	t := launch + max(multiply+f.exposed*f.memory, f.memory+f.exposed*multiply)
 	if parts > 1 {
 		t += j.add(parts, 1)
 	}
@@ -69,8 +80,8 @@ func floorWGMMA(j *job, s kernel.Tile) floor {
 	products, _ := t.promotions()
 	return floor{
 		launch: n.Launch + t.pack(), memory: j.read(bytes, n.Memory*(1+n.Power)),
-		rate: n.Rate * float64(swizzleK(j)) / products, side: sm90.WarpgroupRows,
-		latency: n.Latency * float64(len(j.arithmetic.Terms)), exposed: n.Exposed,
+		rate: n.Rate * float64(swizzleK(j)) / products, side: sm90.WarpgroupRows, exposed: n.Exposed,
+		wgmma: n, terms: float64(len(j.arithmetic.Terms)),
 	}
 }
 
