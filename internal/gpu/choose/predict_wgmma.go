@@ -281,7 +281,7 @@ func (t *wgmmaTile) store() float64 {
 		}
 	}
 	if t.Epilogue.Activation > gemm.ActReLU {
-		store += float64(s.M*s.N) / n.ActivationRate * float64(t.N) / float64(t.Columns())
+		store += float64(s.M*t.c.ColumnsOfC()) / n.ActivationRate
 	}
 	return store
 }
