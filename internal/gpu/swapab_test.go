@@ -145,3 +145,31 @@ func TestSwapABRefused(t *testing.T) {
 		t.Errorf("tile prints as %s, want 64x64x32/2x16/3t", got)
 	}
 }
+
+// TestSwapABPackedBatch checks that a tile is refused if it alone needs an operand of a large batch
+// packed: with swapAB, a ragged tile reads a column of A as rows of one element.
+func TestSwapABPackedBatch(t *testing.T) {
+	p := *testkit.Product(t, dtype.F8E4M3, dtype.F32, 1, 128, 96)
+	p.Layouts[gemm.A], p.Layouts[gemm.B] = gemm.Dense(p.In(), 96, 1).T(), gemm.Dense(p.In(), 128, 96).T()
+	for _, c := range []struct {
+		count   int
+		tile    string
+		refused bool
+	}{
+		{kernel.MaxGridRows, "64x8x128/2x2/12t", false},
+		{kernel.MaxGridRows + 1, "64x8x128/2x2/12t", true},
+		{kernel.MaxGridRows + 1, "64x64x128/2x16/12", false},
+	} {
+		q, err := p.Strided(c.count, gemm.Batch{Stride: gemm.Strides{96, 128 * 96, 128}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := sm90.WGMMA.ParseTile(c.tile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sm90.WGMMA.Check(&q, s, kernel.Align{}, nil); errors.Is(err, gemm.ErrUnsupported) != c.refused {
+			t.Errorf("%d products with %s: Check returned %v, want a refusal: %t", c.count, c.tile, err, c.refused)
+		}
+	}
+}

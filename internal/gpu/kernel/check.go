@@ -147,9 +147,17 @@ func (k *Kernel) checkBatch(p *gemm.Problem, a Align) error {
 		return fmt.Errorf("%w: groups of rows in a product of %d×%d×%d: want sizes of at most 31 bits",
 			gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
-	if _, is := k.Repack(p, Tile{}, a); is.Any() && b.Count > MaxGridRows {
-		return fmt.Errorf("%w: kernel %s on a batch of %d products whose operands must be packed: want at most %d products",
-			gemm.ErrUnsupported, k.Name, b.Count, MaxGridRows)
+	return k.refusal(Tile{}, k.checkPackedBatch(p, Tile{}, a))
+}
+
+// checkPackedBatch returns why the operands of a batch cannot be packed for tile s: a launch packs
+// one for each product, along z. Tiles differ in the operands that they need packed.
+func (k *Kernel) checkPackedBatch(p *gemm.Problem, s Tile, a Align) *Reason {
+	if p.Batch.Count <= MaxGridRows {
+		return nil
+	}
+	if _, packed := k.Repack(p, s, a); packed.Any() {
+		return Because("a batch of %d products whose operands must be packed: want at most %d", p.Batch.Count, MaxGridRows)
 	}
 	return nil
 }
@@ -163,6 +171,9 @@ func (k *Kernel) CheckRules(p *gemm.Problem, c *Config) error {
 	}
 	if s.SplitK > 1 && p.Batch.Kind != gemm.Single {
 		return k.refusal(s, Because("split-K in a batch: want K whole"))
+	}
+	if why := k.checkPackedBatch(p, s, Align{}); why != nil {
+		return k.refusal(s, why)
 	}
 	if k.CheckFit == nil {
 		return nil
