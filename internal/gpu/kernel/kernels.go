@@ -200,8 +200,11 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 		repacked gemm.Problem
 	}{Args: args}
 	c := a.Config
-	if k.TMA && !a.Problem.ReadsAB() {
-		a.Memory[gemm.A], a.Memory[gemm.B], a.Memory[gemm.Up] = 0, 0, 0 // not read: any alignment is allowed
+	if !a.Problem.ReadsAB() { // their addresses need not be aligned
+		a.Memory[gemm.A], a.Memory[gemm.B] = 0, 0
+		if c.ComputesGate() { // otherwise Up holds the other factor
+			a.Memory[gemm.Up] = 0
+		}
 	}
 	if err := c.checkAligned(&a.Memory); err != nil {
 		return l, err
