@@ -32,7 +32,7 @@ type benchFlags struct {
 	gpuMemory                               string
 	groups                                  string
 	cold                                    choice
-	minTime, maxTime, warmup, energy        time.Duration
+	minTime, maxTime, warmup, sustained     time.Duration
 	seed                                    uint64
 	output                                  listFlags
 	out, resume                             string
@@ -138,8 +138,9 @@ records. It refuses a file from another machine or another version of tilework.`
 		"maximum `TIME` to measure each kernel and peer; a single longer product still completes")
 	fl.DurationVar(&f.warmup, "warmup", 0,
 		"`TIME` to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
-	fl.DurationVar(&f.energy, "energy", 0,
-		"on a GPU: also run each kernel and peer alone for this `TIME`, such as 2s, and report the energy of a product")
+	fl.DurationVar(&f.sustained, "sustained", 0,
+		"on a GPU: also run each kernel and peer alone, in bursts after idling and for this `TIME`, such as 2s, and "+
+			"report both times of a product and its energy")
 	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.BoolVar(&f.choice, "choice", false,
 		"measure the kernel that mul would choose beside its other candidates, and report the loss")
@@ -177,8 +178,8 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 		return fmt.Errorf("--max-time %v: want more than 0", f.maxTime)
 	case f.warmup < 0:
 		return fmt.Errorf("--warmup %v: want 0 or more", f.warmup)
-	case f.energy < 0:
-		return fmt.Errorf("--energy %v: want 0 or more", f.energy)
+	case f.sustained < 0:
+		return fmt.Errorf("--sustained %v: want 0 or more", f.sustained)
 	}
 	f.drawn = f.suite == bench.RandomSuite || f.suite == bench.ModelSuite && given.Changed("seed")
 	if given.Changed("count") && !f.drawn {
@@ -219,5 +220,5 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 // options returns the options that all devices share.
 func (f *benchFlags) options() bench.Options {
 	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value,
-		Energy: f.energy}
+		Sustained: f.sustained}
 }

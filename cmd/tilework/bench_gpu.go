@@ -25,8 +25,10 @@ import (
 
 // The names in --peers of the peers that multiply matrices in GPU memory.
 const (
-	ltPeer     = "cublaslt"
-	ltTF32Peer = "cublaslt-tf32"
+	ltPeer          = "cublaslt"
+	ltTF32Peer      = ltPeer + "-tf32"
+	ltFirstPeer     = ltPeer + "-first"
+	ltFirstTF32Peer = ltFirstPeer + "-tf32"
 	// kernelPeer runs a kernel from a PTX file. A colon and the kernel follow the name.
 	kernelPeer = "cuda"
 	// thenPeer runs tilework's product without its epilogue, and then the epilogue in a second
@@ -307,7 +309,7 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 	var subjects []bench.DeviceSubject
 	for _, name := range f.peerNames([]string{ltPeer}) {
 		kind, spec, _ := strings.Cut(name, ":")
-		arithmetic := peers.Native
+		s := &ltSubject{name: name}
 		switch kind {
 		case kernelPeer:
 			if paths[kernelPeer] == "" {
@@ -331,9 +333,11 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 		case thenPeer:
 			subjects = append(subjects, &thenSubject{gpu: g.backend.Backend})
 			continue
-		case ltTF32Peer:
-			arithmetic = peers.TF32
-		case ltPeer:
+		case ltPeer, ltTF32Peer, ltFirstPeer, ltFirstTF32Peer:
+			s.first = strings.HasPrefix(name, ltFirstPeer)
+			if strings.HasSuffix(name, peers.TF32.Name) {
+				s.arithmetic = peers.TF32
+			}
 		default:
 			return nil, unknownPeer(name, peersOnGPU)
 		}
@@ -348,7 +352,7 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 			g.closers = append(g.closers, lt.Close)
 			fmt.Fprintf(stderr, "peer %v (%s)\n", lt, lt.Path)
 		}
-		s := &ltSubject{name: name, library: lt, arithmetic: arithmetic}
+		s.library = lt
 		g.closers = append(g.closers, s.close)
 		subjects = append(subjects, s)
 	}
@@ -356,11 +360,12 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 }
 
 // ltSubject is cuBLASLt. For each product it measures the algorithms that cuBLASLt proposes, and
-// uses the fastest.
+// uses the fastest, or uses the first one as most programs do.
 type ltSubject struct {
 	name       string
 	library    *peers.CuBLASLt
 	arithmetic peers.Arithmetic
+	first      bool
 	plan       *peers.LtPlan
 }
 
@@ -387,7 +392,9 @@ func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (
 			})
 		}
 	}
-	err = plan.Choose(func(run peers.LtEnqueue) (float64, error) { return try(enqueue(run)) })
+	if !s.first {
+		err = plan.Choose(func(run peers.LtEnqueue) (float64, error) { return try(enqueue(run)) })
+	}
 	return enqueue(plan.Enqueue), err
 }
 

@@ -44,6 +44,8 @@ var peerGroups = [...]peerGroup{
 	peersOnGPU: {"on a GPU", "", []peer{
 		{name: ltPeer, doc: "cuBLASLt, with the fastest of the algorithms that it proposes", path: true},
 		{name: ltTF32Peer, doc: "cuBLASLt in TF32"},
+		{name: ltFirstPeer, doc: "cuBLASLt, with the first of the algorithms that it proposes, which most programs use"},
+		{name: ltFirstTF32Peer, doc: "the same in TF32"},
 		{name: thenPeer, doc: "tilework's own product without the --epilogue, then the epilogue in a second launch"},
 		{name: defaultPeer, doc: "tilework's own product without --row-invariant"},
 		{name: densePeer, doc: "with --groups: one product without groups that has the same number of operations"},

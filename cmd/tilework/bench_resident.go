@@ -25,9 +25,9 @@ import (
 // with B on each GPU, where nothing is copied. A batch is divided by whole products.
 func (f *benchFlags) onResident(ctx context.Context, at backend.DeviceName, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
-	if f.choice || f.groups != "" || f.energy > 0 || f.cold.value {
-		return bencher{}, fmt.Errorf("--choice, --groups, --energy and --cold: want one GPU, not %v, and not the peer %s", at,
-			torchPeer)
+	if f.choice || f.groups != "" || f.sustained > 0 || f.cold.value {
+		return bencher{}, fmt.Errorf("--choice, --groups, --sustained and --cold: want one GPU, not %v, and not the peer %s",
+			at, torchPeer)
 	}
 	gpus := []backend.DeviceName{at}
 	if at.List != "" {

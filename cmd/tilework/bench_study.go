@@ -117,8 +117,8 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	if f.gpuMemory != "" && !f.transfers {
 		return nil, fmt.Errorf("--gpu-memory %s: want --transfers, the matrices would be in GPU memory", f.gpuMemory)
 	}
-	if f.energy > 0 && (device.Kind != backend.GPU || f.transfers) {
-		return nil, fmt.Errorf("--energy reads the energy counter of a GPU: want --device gpu, without --transfers")
+	if f.sustained > 0 && (device.Kind != backend.GPU || f.transfers) {
+		return nil, fmt.Errorf("--sustained reads the energy counter of a GPU: want --device gpu, without --transfers")
 	}
 	if f.batch < 1 {
 		return nil, fmt.Errorf("--batch %d: want 1 or more", f.batch)

@@ -95,6 +95,10 @@ var columns = []column{
 	{"sm_mhz", load(func(l *Load) float64 { return l.SMClock.Median }), "clock", clockRate},
 	{"watts", load(func(l *Load) float64 { return l.Power.Median }), "", nil},
 	{"celsius", load(func(l *Load) float64 { return l.Temperature.Median }), "", nil},
+	{"burst_seconds", func(r *Record) any { return r.Burst }, "burst",
+		aloneText(func(r *Record) float64 { return r.Burst })},
+	{"sustained_seconds", func(r *Record) any { return r.Sustained }, "sustained",
+		aloneText(func(r *Record) float64 { return r.Sustained })},
 	{"joules", func(r *Record) any { return r.Joules }, "energy", energyText},
 	{"instructions", counted(func(c *Counts) any { return c.Instructions }), "instructions",
 		countText(func(c *Counts) string { return strconv.FormatInt(c.Instructions, 10) })},
@@ -258,6 +262,17 @@ func clockRate(r *Record) string {
 		return ""
 	}
 	return fmt.Sprintf("%.0f MHz", r.Load.SMClock.Median)
+}
+
+// aloneText returns a table cell from a time of the subject alone, or the empty string if it was
+// not measured.
+func aloneText(seconds func(*Record) float64) func(*Record) string {
+	return func(r *Record) string {
+		if seconds(r) == 0 {
+			return ""
+		}
+		return Duration(seconds(r))
+	}
 }
 
 // energyText returns the energy of a product.

@@ -68,6 +68,8 @@ var compactColumns = []compactColumn{
 	{"predicted_µs", func(r *Record) any { return (*microseconds)(&r.PredictedSeconds) }, false},
 	{"peak_gflops", func(r *Record) any { return &r.Peak }, false},
 	{"intensity", func(r *Record) any { return &r.Intensity }, false},
+	{"burst_µs", func(r *Record) any { return (*microseconds)(&r.Burst) }, false},
+	{"sustained_µs", func(r *Record) any { return (*microseconds)(&r.Sustained) }, false},
 	{"joules", func(r *Record) any { return &r.Joules }, false},
 	{"steps", func(r *Record) any { return &r.Steps }, true},
 	{"counts", func(r *Record) any { return &r.Counts }, true},

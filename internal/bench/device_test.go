@@ -240,15 +240,32 @@ func TestMeasureOn(t *testing.T) {
 	}
 }
 
-// TestEnergy measures the energy of a product on a device that always draws 400 W.
-func TestEnergy(t *testing.T) {
+// TestAlone measures the times and the energy of a product on a device that always draws 400 W and
+// slows down after 50 ms of work.
+func TestAlone(t *testing.T) {
 	c := new(clock)
 	l := newFakeDevice(t, c)
 	l.watts = 400
-	a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, cost: every(2 * time.Millisecond)}}
-	b := &fakeDeviceSubject{device: l, fake: fake{name: "b", clock: c, cost: every(5 * time.Millisecond)}}
+	worked := time.Duration(0) // since the device was idle
+	cost := func(d time.Duration) func(int) time.Duration {
+		return func(int) time.Duration {
+			took := d
+			if worked > 50*time.Millisecond {
+				took *= 2
+			}
+			worked += took
+			return took
+		}
+	}
+	a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, cost: cost(2 * time.Millisecond)}}
+	b := &fakeDeviceSubject{device: l, fake: fake{name: "b", clock: c, cost: cost(5 * time.Millisecond)}}
 	o := quick(c)
-	o.Energy = 500 * time.Millisecond
+	o.Sustained = 500 * time.Millisecond
+	o.sleep = func(_ context.Context, d time.Duration) error {
+		worked = 0
+		c.advance(d)
+		return nil
+	}
 	measure := func() ([]Record, error) {
 		return MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, []DeviceSubject{b}, o)
 	}
@@ -256,18 +273,21 @@ func TestEnergy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []float64{0.8, 2} {
-		if got := records[i].Joules; math.Abs(got-want) > 0.01*want {
-			t.Errorf("%s: %v J, want %v", records[i].Subject, got, want)
+	for i, burst := range []float64{2e-3, 5e-3} {
+		r := &records[i]
+		if !near(r.Burst, burst) || !near(r.Sustained, 2*burst) || math.Abs(r.Joules-800*burst) > 8*burst {
+			t.Errorf("%s: %v s in bursts, %v s sustained, %v J, want %v, %v and %v", r.Subject, r.Burst, r.Sustained,
+				r.Joules, burst, 2*burst, 800*burst)
 		}
 	}
 	l.watts = 0
 	if _, err := measure(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without an energy counter: error %v, want ErrUnsupported", err)
 	}
-	o.Energy = 0
-	if records, err := measure(); err != nil || records[0].Joules != 0 {
-		t.Errorf("without the option: %v J, error %v", records[0].Joules, err)
+	o.Sustained = 0
+	records, err = measure()
+	if err != nil || records[0].Burst != 0 || records[0].Sustained != 0 || records[0].Joules != 0 {
+		t.Errorf("without the option: %+v, error %v", records[0], err)
 	}
 }
 

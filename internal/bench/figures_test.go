@@ -107,7 +107,8 @@ const best = "best"
 func subjectTitle(name string) string {
 	return cmp.Or(map[string]string{
 		"blis": "BLIS", "cublaslt": "cuBLASLt", "cublaslt-tf32": "cuBLASLt", "cublasmp": "cuBLASMp",
-		"cublasxt": "cuBLASXt", "cublasxt-pinned": "cuBLASXt, pinned", "mkl": "MKL", "onednn": "oneDNN",
+		"cublaslt-first": "cuBLASLt's first",
+		"cublasxt":       "cuBLASXt", "cublasxt-pinned": "cuBLASXt, pinned", "mkl": "MKL", "onednn": "oneDNN",
 		"openblas": "OpenBLAS", "pytorch": "PyTorch", "pytorch-async": "async PyTorch", best: "the fastest library",
 		"cuda:naive": "CUDA C, naive", "cuda:tiled16": "CUDA C, tiled 16", "cuda:tiled32": "CUDA C, tiled 32",
 		"cuda:blocked128x256": "CUDA C, 128×256", "cuda:blocked128x128": "CUDA C, 128×128",
@@ -139,11 +140,18 @@ func splitTitle(r *Record) string {
 
 // figures lists the figures of cells, except the ratios to a peer.
 var figures = map[string]func(s *sample) string{
-	"compared":    func(s *sample) string { return strconv.Itoa(len(s.speeds)) },
-	"µs":          func(s *sample) string { return digits(1e6 * s.seconds()) },
-	"ms":          func(s *sample) string { return digits(1e3 * s.seconds()) },
-	"GFLOP/s":     func(s *sample) string { return digits(s.median(gflops)) },
-	"TFLOP/s":     func(s *sample) string { return digits(s.median(gflops) / 1e3) },
+	"compared": func(s *sample) string { return strconv.Itoa(len(s.speeds)) },
+	"µs":       func(s *sample) string { return digits(1e6 * s.seconds()) },
+	"ms":       func(s *sample) string { return digits(1e3 * s.seconds()) },
+	"GFLOP/s":  func(s *sample) string { return digits(s.median(gflops)) },
+	"TFLOP/s":  func(s *sample) string { return digits(s.median(gflops) / 1e3) },
+	"TFLOP/s in a burst": func(s *sample) string {
+		return digits(s.median(func(r *Record) float64 { return r.Flops() / r.Burst / 1e12 }))
+	},
+	"TFLOP/s sustained": func(s *sample) string {
+		return digits(s.median(func(r *Record) float64 { return r.Flops() / r.Sustained / 1e12 }))
+	},
+	"J":           func(s *sample) string { return digits(s.median(func(r *Record) float64 { return r.Joules })) },
 	"GB/s":        func(s *sample) string { return digits(s.median((*Record).Bandwidth) / 1e9) },
 	"of the peak": func(s *sample) string { return fmt.Sprintf("%.2g %%", 100*s.median(ofPeak)) },
 	"slower in":   (*sample).slower,

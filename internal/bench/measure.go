@@ -103,9 +103,10 @@ type Options struct {
 	// same operands, which may be in a cache.
 	Cold bool
 
-	// Energy is the time for which each subject runs alone after the rounds, to measure its energy
-	// per product. 0 means that the energy is not measured. Only a device has a sensor for it.
-	Energy time.Duration
+	// Sustained is the time for which each subject runs alone after the rounds, to measure its
+	// sustained speed and its energy per product, and that of short bursts before. 0 means that they
+	// are not measured. Only a device has a sensor for energy.
+	Sustained time.Duration
 
 	// Packs reports that some subjects are a [Packer] and need memory for a packed copy of each B.
 	Packs bool
@@ -128,6 +129,7 @@ type Options struct {
 
 	now     func() time.Duration // monotonic clock; tests replace it
 	hostNow func() time.Duration // the same for the time to enqueue work on a device
+	sleep   func(ctx context.Context, d time.Duration) error
 	sense   func() (device.Sensors, error)
 	count   Counter // if not nil, counts instead of timing
 }
@@ -150,6 +152,9 @@ func (o Options) withDefaults() Options {
 	if o.Environment == nil {
 		e := Host()
 		o.Environment = &e
+	}
+	if o.sleep == nil {
+		o.sleep = sleep
 	}
 	start := time.Now()
 	for _, now := range []*func() time.Duration{&o.now, &o.hostNow} {
@@ -195,7 +200,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 	if p.K < 1 || p.Empty() {
 		return nil, fmt.Errorf("%w: %d×%d×%d has no operations to measure", gemm.ErrShape, p.M, p.N, p.K)
 	}
-	if o.Energy > 0 {
+	if o.Sustained > 0 {
 		if _, err := o.joules(); err != nil {
 			return nil, err
 		}
@@ -224,7 +229,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 	if o.count == nil {
 		m.rounds(ctx)
 		m.breakdowns(ctx)
-		m.energies(ctx)
+		m.alone(ctx)
 	}
 	m.load = sensed()
 	m.verifyAgain(ctx, check)

@@ -91,7 +91,12 @@ type Record struct {
 	Interrupted bool    `json:"interrupted,omitempty"`
 	GFLOPS      float64 `json:"gflops"` // at the median time; see Rate
 	Peak        float64 `json:"peak_gflops,omitempty"`
-	Joules      float64 `json:"joules,omitempty"` // energy of one product, if it was measured
+	// Burst and Sustained are the times of one product in seconds when the subject runs alone, in a
+	// queue after idling and for seconds, and Joules is the energy of one in the sustained run. They
+	// are 0 if they were not measured.
+	Burst     float64 `json:"burst_seconds,omitempty"`
+	Sustained float64 `json:"sustained_seconds,omitempty"`
+	Joules    float64 `json:"joules,omitempty"`
 	// Counts replace the times if the device is emulated.
 	Counts *Counts `json:"counts,omitempty"`
 
@@ -249,7 +254,8 @@ func (r *Record) check() error {
 	for _, f := range []struct {
 		name  string
 		value float64
-	}{{"intensity", r.Intensity}, {"joules", r.Joules}, {"peak_gflops", r.Peak}, {"setup_seconds", r.Setup}} {
+	}{{"intensity", r.Intensity}, {"burst_seconds", r.Burst}, {"sustained_seconds", r.Sustained}, {"joules", r.Joules},
+		{"peak_gflops", r.Peak}, {"setup_seconds", r.Setup}} {
 		if f.value < 0 {
 			return fmt.Errorf("%s %v: want at least 0", f.name, f.value)
 		}

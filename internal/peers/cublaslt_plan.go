@@ -242,8 +242,9 @@ func (pl *LtPlan) Close() error {
 	return device.Join(errs...)
 }
 
-// Choose times the algorithms and selects the fastest. time must run the product, any
-// number of times, and return the seconds per product. Algorithms that fail to run are skipped.
+// Choose times the algorithms and selects the fastest instead of the first. time must run the
+// product, any number of times, and return the seconds per product. Algorithms that fail to run are
+// skipped.
 func (pl *LtPlan) Choose(time func(run LtEnqueue) (float64, error)) error {
 	best, least := -1, 0.0
 	var refused error
